@@ -1,0 +1,1 @@
+"""Measuring retrieval: data sets, metrics and reports."""

@@ -1,0 +1,1 @@
+"""From text to triplets, from a question to entities or keywords."""

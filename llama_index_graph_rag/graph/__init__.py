@@ -1,0 +1,1 @@
+"""The graph: matrices, search and text; numpy and scipy only, no I/O."""

@@ -1,0 +1,1 @@
+"""Rankings: from recalled relations, entities and passages to scored passages."""

@@ -1,0 +1,1 @@
+"""Node postprocessors that choose relations and turn them into passages."""

@@ -1,0 +1,446 @@
+"""The two contracts a store can meet: holding an index of ours, and being walked.
+
+Sync methods are abstract; their ``a...`` twins default to a worker thread. Missing ids are not an
+error, the order of every result is deterministic, and where a limit applies a result of exactly
+that length may have been cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llama_index_graph_rag.triplets import Mention
+
+if TYPE_CHECKING:
+    from llama_index.core.schema import TextNode
+    from llama_index.core.vector_stores import MetadataFilters
+
+    from llama_index_graph_rag.graph.snapshot import GraphSnapshot
+
+Vectors = NDArray[np.float32]
+"""One row a vector, shape (n, dimension)."""
+
+
+# --- an index of ours ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRow:
+    """An entity to write: its id, first spelling and embedding."""
+
+    id: str
+    text: str
+    embedding: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRow:
+    """A relation (a distinct triplet) to write."""
+
+    id: str
+    subject_id: str
+    object_id: str
+    subject: str
+    predicate: str
+    object: str
+    embedding: Sequence[float]
+
+    @property
+    def text(self) -> str:
+        """The relation as one sentence."""
+        return f"{self.subject} {self.predicate} {self.object}"
+
+
+@dataclass(frozen=True, slots=True)
+class PassageRow:
+    """A passage to write: a node without embedding or graph metadata, and what it states.
+
+    `mentions` and `relation_ids` run side by side: mention i states relation i.
+    """
+
+    node: TextNode
+    embedding: Sequence[float]
+    relation_ids: tuple[str, ...]
+    mentions: tuple[Mention, ...]
+    content_hash: str
+    document_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows to write together; passages are written last and are the commit record."""
+
+    entities: Sequence[EntityRow] = ()
+    relations: Sequence[RelationRow] = ()
+    passages: Sequence[PassageRow] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What is nearest to one vector, best first, ties by id."""
+
+    ids: tuple[str, ...] = ()
+    similarities: tuple[float, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+class Limits(NamedTuple):
+    """How many hits a vector may bring of each kind."""
+
+    entities: int = 10
+    relations: int = 50
+    passages: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """Hits per vector, in the order in which the vectors were given."""
+
+    entities: tuple[Hits, ...] = ()
+    relations: tuple[Hits, ...] = ()
+    passages: tuple[Hits, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPassage:
+    """A passage as it is stored: its node, and which relations it states and how."""
+
+    node: TextNode
+    relation_ids: tuple[str, ...]
+    mentions: tuple[Mention, ...]
+
+
+class PassageKey(NamedTuple):
+    """One row of a scan over the passages."""
+
+    id: str
+    ref_doc_id: str
+    relation_ids: tuple[str, ...]
+    content_hash: str
+    document_hash: str
+
+
+class RelationKey(NamedTuple):
+    """One row of a scan over the relations."""
+
+    id: str
+    subject_id: str
+    object_id: str
+
+
+class EntityKey(NamedTuple):
+    """One row of a scan over the entities."""
+
+    id: str
+    text: str
+
+
+class GraphIndexStore(ABC):
+    """Holds an index of ours: vectors of entities, relations and passages, and what links them."""
+
+    @abstractmethod
+    def upsert(self, batch: Batch) -> None:
+        """Write entities, then relations, then passages; all, or an error after which to retry.
+
+        The spelling first written of an entity or relation stays.
+        """
+
+    @abstractmethod
+    def delete_passages(self, ids: Sequence[str]) -> None:
+        """Delete passages by id; their relations go from every result at once."""
+
+    @abstractmethod
+    def delete_documents(self, ref_doc_ids: Sequence[str]) -> None:
+        """Delete all passages of these source documents."""
+
+    @abstractmethod
+    def search(
+        self,
+        *,
+        entities: Vectors | None = None,
+        relations: Vectors | None = None,
+        passages: Vectors | None = None,
+        limits: Limits = Limits(),  # noqa: B008
+        filters: MetadataFilters | None = None,
+    ) -> SearchResult:
+        """Return what is nearest to each vector: one call to the engine a kind that is asked for.
+
+        `filters` apply to passages.
+        """
+
+    @abstractmethod
+    def get_passages(self, ids: Sequence[str]) -> list[StoredPassage]:
+        """Return the passages with these ids, in the order asked, without the missing ones."""
+
+    @abstractmethod
+    def get_vectors(
+        self, *, entities: Sequence[str] = (), relations: Sequence[str] = ()
+    ) -> tuple[Mapping[str, Vectors], Mapping[str, Vectors]]:
+        """Return the embeddings of these entities and relations by id, without the missing ones."""
+
+    @abstractmethod
+    def permitted(self, filters: MetadataFilters) -> frozenset[str]:
+        """Return the ids of the passages that pass `filters`."""
+
+    @abstractmethod
+    def scan_passages(self) -> Iterator[list[PassageKey]]:
+        """Yield all passages in pages."""
+
+    @abstractmethod
+    def scan_relations(self) -> Iterator[list[RelationKey]]:
+        """Yield all relations in pages."""
+
+    @abstractmethod
+    def scan_entities(self) -> Iterator[list[EntityKey]]:
+        """Yield all entities in pages."""
+
+    @abstractmethod
+    def snapshot(self) -> GraphSnapshot:
+        """Return the graph as it is now, immutable: matrices, ids and names."""
+
+    @abstractmethod
+    def refresh(self) -> bool:
+        """Take in what other writers wrote; return whether anything had changed."""
+
+    @abstractmethod
+    def vacuum(self) -> dict[str, int]:
+        """Remove relations that no passage holds and entities without a relation; counts."""
+
+    @abstractmethod
+    def stats(self) -> dict[str, int]:
+        """Return passages, entities, relations, orphan_entities and orphan_relations."""
+
+    async def aupsert(self, batch: Batch) -> None:
+        """Async twin of `upsert`."""
+        await asyncio.to_thread(self.upsert, batch)
+
+    async def adelete_passages(self, ids: Sequence[str]) -> None:
+        """Async twin of `delete_passages`."""
+        await asyncio.to_thread(self.delete_passages, ids)
+
+    async def adelete_documents(self, ref_doc_ids: Sequence[str]) -> None:
+        """Async twin of `delete_documents`."""
+        await asyncio.to_thread(self.delete_documents, ref_doc_ids)
+
+    async def asearch(
+        self,
+        *,
+        entities: Vectors | None = None,
+        relations: Vectors | None = None,
+        passages: Vectors | None = None,
+        limits: Limits = Limits(),  # noqa: B008
+        filters: MetadataFilters | None = None,
+    ) -> SearchResult:
+        """Async twin of `search`."""
+        return await asyncio.to_thread(
+            self.search,
+            entities=entities,
+            relations=relations,
+            passages=passages,
+            limits=limits,
+            filters=filters,
+        )
+
+    async def aget_passages(self, ids: Sequence[str]) -> list[StoredPassage]:
+        """Async twin of `get_passages`."""
+        return await asyncio.to_thread(self.get_passages, ids)
+
+    async def aget_vectors(
+        self, *, entities: Sequence[str] = (), relations: Sequence[str] = ()
+    ) -> tuple[Mapping[str, Vectors], Mapping[str, Vectors]]:
+        """Async twin of `get_vectors`."""
+        return await asyncio.to_thread(self.get_vectors, entities=entities, relations=relations)
+
+    async def apermitted(self, filters: MetadataFilters) -> frozenset[str]:
+        """Async twin of `permitted`."""
+        return await asyncio.to_thread(self.permitted, filters)
+
+
+# --- a graph that can be walked -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRef:
+    """An entity of a store: `id` is opaque and native (``1:marko`` in HugeGraph)."""
+
+    id: str
+    name: str
+    label: str = field(default="", compare=False)
+    properties: Mapping[str, object] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """An entity next to another, with the number of relations that join them."""
+
+    entity: EntityRef
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Two entities that are joined directly, with the number of relations that join them."""
+
+    left_id: str
+    right_id: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where a fact is stated: the passage, and the sentence if it is known."""
+
+    passage_id: str
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A triplet of a store, with its direction, its edge properties and who states it.
+
+    `count` is the number of passages that state it (1 where a store does not count).
+    `similarity` is the nearness to the question, where it was asked for and is known.
+    """
+
+    subject: EntityRef
+    predicate: str
+    object: EntityRef
+    count: int = 1
+    evidence: tuple[Evidence, ...] = ()
+    properties: Mapping[str, object] = field(default_factory=dict, compare=False)
+    similarity: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One step of a path: `forward` if it runs from the entity before to the entity after."""
+
+    predicate: str
+    forward: bool
+    properties: Mapping[str, object] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A walk over n entities and the n - 1 edges between them; no entity twice."""
+
+    entities: tuple[EntityRef, ...]
+    edges: tuple[Edge, ...]
+
+
+class GraphReader(ABC):
+    """A graph that can be walked: every store, ours included."""
+
+    @abstractmethod
+    def match_entities(
+        self, names: Sequence[str], *, by: str | None = None, limit: int = 5
+    ) -> list[list[EntityRef]]:
+        """Return, per name, at most `limit` entities: by id or name, or by the property `by`."""
+
+    @abstractmethod
+    def neighbors(
+        self, entity_ids: Sequence[str], *, limit_per_entity: int = 100
+    ) -> dict[str, list[Neighbor]]:
+        """Return each entity's neighbours in both directions, best linked first, then by name.
+
+        An entity is not its own neighbour. Unknown ids are left out.
+        """
+
+    @abstractmethod
+    def links(
+        self, left_ids: Sequence[str], right_ids: Sequence[str], *, limit: int = 10_000
+    ) -> list[Link]:
+        """Return the pairs (one of each side, not equal) joined directly, in either direction.
+
+        Best linked first, then by ids.
+        """
+
+    @abstractmethod
+    def facts(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        per_pair: int = 5,
+        query_embedding: Sequence[float] | None = None,
+    ) -> list[Fact]:
+        """Return the triplets that join each pair, in either direction, pairs in the order given.
+
+        Within a pair nearest to the question first, or by count, then predicate.
+        """
+
+    @abstractmethod
+    def schema(self) -> str:
+        """Return a text that tells an LLM which labels, properties and relations there are."""
+
+    def paths(
+        self,
+        entity_ids: Sequence[str],
+        *,
+        max_depth: int = 2,
+        limit: int = 30,
+        labels: Sequence[str] | None = None,
+    ) -> list[Path]:
+        """Return at most `limit` simple paths of 1 to `max_depth` edges that start at the entities.
+
+        Shorter paths first, then best linked; `labels` keeps only edges of these predicates.
+        Built from `neighbors` and `facts`: a store that can do it in one query overrides it.
+        """
+        from llama_index_graph_rag.stores.walk import simple_paths
+
+        return simple_paths(self, entity_ids, max_depth=max_depth, limit=limit, labels=labels)
+
+    async def amatch_entities(
+        self, names: Sequence[str], *, by: str | None = None, limit: int = 5
+    ) -> list[list[EntityRef]]:
+        """Async twin of `match_entities`."""
+        return await asyncio.to_thread(self.match_entities, names, by=by, limit=limit)
+
+    async def aneighbors(
+        self, entity_ids: Sequence[str], *, limit_per_entity: int = 100
+    ) -> dict[str, list[Neighbor]]:
+        """Async twin of `neighbors`."""
+        return await asyncio.to_thread(
+            self.neighbors, entity_ids, limit_per_entity=limit_per_entity
+        )
+
+    async def alinks(
+        self, left_ids: Sequence[str], right_ids: Sequence[str], *, limit: int = 10_000
+    ) -> list[Link]:
+        """Async twin of `links`."""
+        return await asyncio.to_thread(self.links, left_ids, right_ids, limit=limit)
+
+    async def afacts(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        per_pair: int = 5,
+        query_embedding: Sequence[float] | None = None,
+    ) -> list[Fact]:
+        """Async twin of `facts`."""
+        return await asyncio.to_thread(
+            self.facts, pairs, per_pair=per_pair, query_embedding=query_embedding
+        )
+
+    async def aschema(self) -> str:
+        """Async twin of `schema`."""
+        return await asyncio.to_thread(self.schema)
+
+    async def apaths(
+        self,
+        entity_ids: Sequence[str],
+        *,
+        max_depth: int = 2,
+        limit: int = 30,
+        labels: Sequence[str] | None = None,
+    ) -> list[Path]:
+        """Async twin of `paths`."""
+        return await asyncio.to_thread(
+            self.paths, entity_ids, max_depth=max_depth, limit=limit, labels=labels
+        )
