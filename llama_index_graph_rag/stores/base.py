@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 Vectors = NDArray[np.float32]
 """One row a vector, shape (n, dimension)."""
 
+Properties = Mapping[str, object]
+"""Properties of a vertex or an edge as its store gives them."""
+
 
 # --- an index of ours ---------------------------------------------------------------------------
 
@@ -273,7 +276,7 @@ class EntityRef:
     id: str
     name: str
     label: str = field(default="", compare=False)
-    properties: Mapping[str, object] = field(default_factory=dict, compare=False)
+    properties: Properties = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +317,7 @@ class Fact:
     object: EntityRef
     count: int = 1
     evidence: tuple[Evidence, ...] = ()
-    properties: Mapping[str, object] = field(default_factory=dict, compare=False)
+    properties: Properties = field(default_factory=dict, compare=False)
     similarity: float | None = field(default=None, compare=False)
 
 
@@ -324,7 +327,7 @@ class Edge:
 
     predicate: str
     forward: bool
-    properties: Mapping[str, object] = field(default_factory=dict, compare=False)
+    properties: Properties = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,104 @@
+"""What a ranking is given and what it returns.
+
+A ranking is pure: where it needs vectors or a second search it *yields* a request and is sent the
+answer, so that one implementation serves sync and async callers and knows no store.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from llama_index_graph_rag.graph.snapshot import GraphSnapshot
+
+Rows = NDArray[np.int32]
+Scores = NDArray[np.float32]
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Rows of the snapshot with a score each, best first."""
+
+    rows: Rows
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What the question recalled, as rows of the snapshot.
+
+    Attributes
+    ----------
+    question
+        The question's text.
+    query_vector
+        Its embedding, shape (dimension,), L2-normalised.
+    relations, passages
+        The nearest to the question with their cosines.
+    entities
+        The question's entities: a weight in (0, 1] each (1 for a name found whole).
+    permitted
+        Mask over passages, shape (n_passages,), or None where all are permitted. Relations
+        without a permitted passage are already missing above; the ranking keeps to it as well.
+    """
+
+    question: str
+    query_vector: Vectors
+    relations: Scored
+    passages: Scored
+    entities: Scored
+    permitted: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorsWanted:
+    """Request: the embeddings of these rows; answered by a VectorsFound."""
+
+    entities: Rows
+    relations: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class VectorsFound:
+    """Answer to VectorsWanted: arrays (n, dimension), row by row, L2-normalised, 0 if missing."""
+
+    entities: Vectors
+    relations: Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class PassagesWanted:
+    """Request: the passages nearest to each of these vectors; answered by a list of Scored."""
+
+    vectors: Vectors
+    limit: int
+
+
+Request = VectorsWanted | PassagesWanted
+Answer = VectorsFound | list[Scored]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Passages best first with their scores, and the relevance of the relations that were met."""
+
+    passages: Scored
+    relations: Scored
+
+
+Ranks = Generator[Request, Answer, Ranked]
+
+
+class Ranking(ABC):
+    """A strategy that ranks passages from what was recalled."""
+
+    @abstractmethod
+    def rank(self, graph: GraphSnapshot, recall: Recall) -> Ranks:
+        """Yield requests, be sent their answers, and return the ranked passages."""
