@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from llama_index_graph_rag.graph.snapshot import EntityKey, PassageKey, RelationKey
 from llama_index_graph_rag.triplets import Mention
 
 if TYPE_CHECKING:
@@ -118,31 +119,6 @@ class StoredPassage:
     node: TextNode
     relation_ids: tuple[str, ...]
     mentions: tuple[Mention, ...]
-
-
-class PassageKey(NamedTuple):
-    """One row of a scan over the passages."""
-
-    id: str
-    ref_doc_id: str
-    relation_ids: tuple[str, ...]
-    content_hash: str
-    document_hash: str
-
-
-class RelationKey(NamedTuple):
-    """One row of a scan over the relations."""
-
-    id: str
-    subject_id: str
-    object_id: str
-
-
-class EntityKey(NamedTuple):
-    """One row of a scan over the entities."""
-
-    id: str
-    text: str
 
 
 class GraphIndexStore(ABC):
