@@ -1,0 +1,1 @@
+"""Files that ship with the package: the demo corpus and a tokenizer's vocabulary."""
