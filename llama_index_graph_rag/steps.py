@@ -1,0 +1,87 @@
+"""One description of a process with I/O, run by a sync or by an async caller.
+
+A process is a generator that yields steps and is sent their results. `drive` calls each step's
+sync function, `adrive` awaits its async one; an exception is thrown into the process at the yield,
+where it may be handled. So sync code never touches an event loop, and async code never blocks one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[T]):
+    """Something to wait for, in both forms."""
+
+    run: Callable[[], T]
+    arun: Callable[[], Awaitable[T]]
+
+
+# What a step brings is known where it is yielded (see `perform`), not in the generator's type.
+Process = Generator[Step[Any], Any, T]
+
+
+def perform(step: Step[T]) -> Process[T]:
+    """Yield `step` and return its result, with its type: ``x = yield from perform(step)``."""
+    result: T = yield step
+    return result
+
+
+def together(first: Step[T], second: Step[U]) -> Step[tuple[T, U]]:
+    """Return a step that does both: one after the other when sync, at once when async."""
+
+    async def arun() -> tuple[T, U]:
+        # A task group would be tidier, but Python 3.10 has none.
+        results = await asyncio.gather(first.arun(), second.arun())
+        return results[0], results[1]
+
+    return Step(run=lambda: (first.run(), second.run()), arun=arun)
+
+
+def drive(process: Process[T]) -> T:
+    """Run a process to its end with sync calls.
+
+    Examples
+    --------
+    >>> def double(step):
+    ...     value = yield from perform(step)
+    ...     return 2 * value
+    >>> async def one(): return 1
+    >>> drive(double(Step(run=lambda: 1, arun=one)))
+    2
+    """
+    try:
+        step = next(process)
+        while True:
+            try:
+                result = step.run()
+            except Exception as error:
+                step = process.throw(error)
+            else:
+                step = process.send(result)
+    except StopIteration as stop:
+        finished: T = stop.value
+        return finished
+
+
+async def adrive(process: Process[T]) -> T:
+    """Run a process to its end with async calls."""
+    try:
+        step = next(process)
+        while True:
+            try:
+                result = await step.arun()
+            except Exception as error:
+                step = process.throw(error)
+            else:
+                step = process.send(result)
+    except StopIteration as stop:
+        finished: T = stop.value
+        return finished

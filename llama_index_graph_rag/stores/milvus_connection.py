@@ -1,0 +1,248 @@
+"""A connection to Milvus: Lite, server or cluster; pages, batches and errors in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pymilvus import MilvusClient
+from pymilvus.exceptions import MilvusException
+
+from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
+from llama_index_graph_rag.stores import milvus_layout as layout
+from llama_index_graph_rag.stores.base import Hits, Vectors
+from llama_index_graph_rag.stores.milvus_filters import ids_expression
+
+T = TypeVar("T")
+
+MAX_WINDOW = 16_384
+"""Most rows that a Milvus server gives in one search or query."""
+MAX_IDS = 1_000
+"""Most ids in one filter; more are asked for in several calls."""
+
+
+class MilvusConnection:
+    """A pymilvus client whose every call asks for Session consistency and fails as StoreError.
+
+    Parameters
+    ----------
+    uri
+        A Milvus Lite path that ends in ``.db`` (its folder is created) or a server's URI.
+    token, db_name, timeout
+        As for `MilvusGraphStore`.
+    """
+
+    def __init__(
+        self, uri: str | Path, *, token: str = "", db_name: str = "", timeout: float | None = None
+    ) -> None:
+        self.uri, self.is_lite = _resolve_uri(uri)
+        self.token, self.db_name = token, db_name
+        if self.is_lite:
+            Path(self.uri).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.client = MilvusClient(self.uri, token=token, db_name=db_name, timeout=timeout)
+        except Exception as error:
+            remedy = (
+                "one process at a time can open a Milvus Lite file: close the other one, or share "
+                "the data through `milvus-lite server` or a Milvus server and pass its http:// URI"
+                if self.is_lite
+                else "check that the server runs and that uri, token and db_name are right"
+            )
+            # pymilvus may quote the connection's arguments: the cause's text is not repeated.
+            raise StoreError(
+                f"cannot open {self.uri!r} ({type(error).__name__}); {remedy}"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"MilvusConnection({self.uri!r})"
+
+    def call(self, action: str, function: Callable[[], T]) -> T:
+        """Return what `function` returns; a Milvus error becomes a StoreError that says so."""
+        try:
+            return function()
+        except MilvusException as error:
+            raise StoreError(
+                f"Milvus at {self.uri!r} could not {action}: {error.message}; if the server is "
+                "busy or was restarted, try again: every write can be repeated safely"
+            ) from error
+
+    def has(self, collection: str) -> bool:
+        """Return whether the collection exists."""
+        return self.call("look", lambda: self.client.has_collection(collection))
+
+    def load(self, collection: str) -> None:
+        """Make a collection searchable: one reopened by a new process is not."""
+        self.call("load", lambda: self.client.load_collection(collection))
+
+    def create(
+        self,
+        collection: str,
+        fields: Sequence[str],
+        *,
+        dimension: int,
+        metric: str,
+        index: Mapping[str, object],
+        dynamic: bool,
+    ) -> None:
+        """Create and load a collection unless it is there.
+
+        Raises
+        ------
+        StoreError
+            If it is there with vectors of another dimension.
+        """
+        if not self.has(collection):
+            self.call(
+                "create",
+                lambda: layout.create_collection(
+                    self.client,
+                    collection,
+                    fields,
+                    dimension=dimension,
+                    metric=metric,
+                    index=index,
+                    dynamic=dynamic,
+                ),
+            )
+            return
+        about = self.call("look", lambda: self.client.describe_collection(collection))
+        found = [
+            field["params"].get("dim") for field in about["fields"] if field["name"] == "embedding"
+        ]
+        if found != [dimension]:
+            raise StoreError(
+                f"collection {collection!r} exists with vectors of {found} dimensions, not "
+                f"{dimension}, and is not an index of ours; choose another collection_prefix"
+            )
+        self.load(collection)
+
+    def write(self, collection: str, rows: Sequence[layout.Row]) -> None:
+        """Upsert rows, in requests that a server accepts."""
+        for request in layout.request_batches(rows):
+            self.call("write", lambda rows=request: self.client.upsert(collection, rows))  # type: ignore[misc]
+
+    def delete(self, collection: str, ids: Sequence[str]) -> None:
+        """Delete rows by id."""
+        for part in _parts(ids):
+            where = ids_expression(part)
+            self.call("delete", lambda where=where: self.client.delete(collection, filter=where))  # type: ignore[misc]
+
+    def flush(self, collection: str) -> None:
+        """Seal what was written."""
+        self.call("flush", lambda: self.client.flush(collection))
+
+    def search(
+        self,
+        collection: str,
+        vectors: Vectors,
+        *,
+        limit: int,
+        metric: str,
+        text: bool,
+        where: str = "",
+    ) -> tuple[Hits, ...]:
+        """Return what is nearest to each vector: one call for all of them."""
+        found = self.call(
+            "search",
+            lambda: self.client.search(
+                collection,
+                data=[vector.tolist() for vector in vectors],
+                filter=where,
+                limit=min(limit, MAX_WINDOW),
+                output_fields=["text"] if text else ["id"],
+                anns_field="embedding",
+                search_params={"metric_type": metric},
+                consistency_level="Session",
+            ),
+        )
+        return tuple(_hits(hits) for hits in found)
+
+    def query(
+        self, collection: str, where: str, fields: Sequence[str], limit: int = MAX_WINDOW
+    ) -> list[layout.Row]:
+        """Return at most `limit` rows that pass an expression."""
+        rows = self.call(
+            "query",
+            lambda: self.client.query(
+                collection,
+                filter=where,
+                output_fields=list(fields),
+                limit=limit,
+                consistency_level="Session",
+            ),
+        )
+        return [dict(row) for row in rows]
+
+    def get(
+        self, collection: str, ids: Sequence[str], fields: Sequence[str]
+    ) -> Iterator[layout.Row]:
+        """Yield the rows with these ids, in any order."""
+        for part in _parts(list(dict.fromkeys(ids))):
+            yield from self.query(collection, ids_expression(part), fields)
+
+    def scan(
+        self, collection: str, fields: Sequence[str], where: str = ""
+    ) -> Iterator[list[layout.Row]]:
+        """Yield all rows that pass an expression, in pages."""
+        if self.is_lite:
+            # Lite has no window, and its iterator reads the collection anew for every page.
+            count = self.call(
+                "count",
+                lambda: self.client.query(collection, filter="", output_fields=["count(*)"]),
+            )
+            if limit := int(count[0]["count(*)"]):
+                yield self.query(collection, where, fields, limit)
+            return
+        iterator = self.call(
+            "scan",
+            lambda: self.client.query_iterator(
+                collection,
+                batch_size=4_096,
+                filter=where,
+                output_fields=list(fields),
+                consistency_level="Session",
+            ),
+        )
+        while page := self.call("scan", iterator.next):
+            yield page
+        iterator.close()
+
+    def close(self) -> None:
+        """Close the connection and let go of a Milvus Lite file."""
+        self.client.close()
+        if self.is_lite:
+            from milvus_lite.server_manager import server_manager_instance
+
+            server_manager_instance.release_server(self.uri)
+
+
+def _hits(found: Sequence[Mapping[str, object]]) -> Hits:
+    rows = sorted(
+        ((str(hit["id"]), float(str(hit["distance"])), hit.get("entity") or {}) for hit in found),
+        key=lambda row: (-row[1], row[0]),
+    )
+    return Hits(
+        ids=tuple(row[0] for row in rows),
+        similarities=tuple(row[1] for row in rows),
+        texts=tuple(
+            str(row[2].get("text", "")) if isinstance(row[2], Mapping) else "" for row in rows
+        ),
+    )
+
+
+def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(ids), MAX_IDS):
+        yield ids[start : start + MAX_IDS]
+
+
+def _resolve_uri(uri: str | Path) -> tuple[str, bool]:
+    text = str(uri)
+    if isinstance(uri, str) and "://" in text:
+        return text, False
+    if not text.endswith(".db"):
+        raise GraphRAGValueError(
+            f"uri={text!r} is neither a path that ends in .db (Milvus Lite) nor a URI such as "
+            "http://localhost:19530"
+        )
+    return str(Path(text).expanduser().resolve()), True

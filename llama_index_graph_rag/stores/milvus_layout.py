@@ -1,0 +1,240 @@
+"""The collections of an index in Milvus, and how rows are written and read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+from numpy.typing import NDArray
+from pymilvus import CollectionSchema, DataType, MilvusClient
+
+from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
+from llama_index_graph_rag.graph.snapshot import PassageKey
+from llama_index_graph_rag.identity import clean_text
+from llama_index_graph_rag.stores.base import EntityRow, PassageRow, RelationRow, StoredPassage
+from llama_index_graph_rag.triplets import Mention, Triplet
+
+SCHEMA_VERSION = 1
+MAX_VARCHAR_BYTES = 65_535
+MAX_DYNAMIC_BYTES = 65_536
+MAX_ROWS = 1_000
+MAX_REQUEST_BYTES = 16 * 2**20
+
+Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """Names of the collections of one index."""
+
+    prefix: str
+
+    @property
+    def entities(self) -> str:
+        """Entities: id, text, embedding."""
+        return f"{self.prefix}_entities"
+
+    @property
+    def relations(self) -> str:
+        """Relations: id, subject_id, object_id, subject, predicate, object, text, embedding."""
+        return f"{self.prefix}_relations"
+
+    @property
+    def passages(self) -> str:
+        """Passages, in the layout of LlamaIndex's MilvusVectorStore with fields of ours."""
+        return f"{self.prefix}_passages"
+
+    @property
+    def meta(self) -> str:
+        """What the index is, and one row per writer."""
+        return f"{self.prefix}_meta"
+
+    @property
+    def fields(self) -> dict[str, list[str]]:
+        """String fields of each collection, the key first; the meta collection comes last."""
+        parts = ["subject_id", "object_id", "subject", "predicate", "object"]
+        return {
+            self.entities: ["id", "text"],
+            self.relations: ["id", *parts, "text"],
+            self.passages: ["id", "doc_id", "text"],
+            self.meta: ["id", "value"],
+        }
+
+    @property
+    def with_vectors(self) -> tuple[str, str, str]:
+        """The collections that hold embeddings."""
+        return self.entities, self.relations, self.passages
+
+
+def create_collection(
+    client: MilvusClient,
+    name: str,
+    fields: Sequence[str],
+    *,
+    dimension: int,
+    metric: str,
+    index: Mapping[str, object],
+    dynamic: bool = False,
+) -> None:
+    """Create and load a collection of string `fields` (the first is the key) and one vector."""
+    schema: CollectionSchema = client.create_schema(auto_id=False, enable_dynamic_field=dynamic)
+    for position, field in enumerate(fields):
+        schema.add_field(
+            field, DataType.VARCHAR, max_length=MAX_VARCHAR_BYTES, is_primary=position == 0
+        )
+    schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=dimension)
+    client.create_collection(name, schema=schema, consistency_level="Session")
+    params = client.prepare_index_params()
+    params.add_index("embedding", index_name="embedding", metric_type=metric, **index)
+    # create_collection(index_params=...) sleeps half a second; these two do not.
+    client.create_index(name, params, sync=False)
+    client.load_collection(name)
+
+
+def entity_row(row: EntityRow, dimension: int) -> Row:
+    """Return an entity as Milvus takes it."""
+    return {
+        "id": row.id,
+        "text": _varchar(row.text, "entity name"),
+        "embedding": _vector(row.embedding, dimension, row.text),
+    }
+
+
+def relation_row(row: RelationRow, dimension: int) -> Row:
+    """Return a relation as Milvus takes it."""
+    return {
+        "id": row.id,
+        "subject_id": row.subject_id,
+        "object_id": row.object_id,
+        "subject": _varchar(row.subject, "subject"),
+        "predicate": _varchar(row.predicate, "predicate"),
+        "object": _varchar(row.object, "object"),
+        "text": _varchar(row.text, "relation text"),
+        "embedding": _vector(row.embedding, dimension, row.text),
+    }
+
+
+def passage_row(row: PassageRow, dimension: int) -> Row:
+    """Return a passage as MilvusVectorStore lays it out, with the fields of ours beside.
+
+    Raises
+    ------
+    GraphRAGValueError
+        If the id, the text, or metadata and mentions together are over Milvus's limits.
+    """
+    node = row.node
+    text = _varchar(clean_text(node.text), f"text of passage {node.node_id!r}")
+    entry: Row = node_to_metadata_dict(node, remove_text=True, text_field="text")
+    entry["relation_ids"] = list(row.relation_ids)
+    entry["mentions"] = [
+        {
+            "s": mention.triplet.subject,
+            "p": mention.triplet.predicate,
+            "o": mention.triplet.object,
+            "start": mention.start,
+            "end": mention.end,
+        }
+        for mention in row.mentions
+    ]
+    entry["content_hash"] = row.content_hash
+    entry["document_hash"] = row.document_hash
+    doc_id = entry.pop("doc_id")
+    size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace"))
+    if size > MAX_DYNAMIC_BYTES:
+        raise GraphRAGValueError(
+            f"passage {node.node_id!r}: metadata and {len(row.mentions):,} triplets take "
+            f"{size:,} bytes, over Milvus's limit of {MAX_DYNAMIC_BYTES:,} a row; split the "
+            "passage into smaller ones or shorten its metadata"
+        )
+    entry["id"] = _varchar(node.node_id, "passage id")
+    entry["doc_id"] = _varchar(str(doc_id), "document id")
+    entry["text"] = text
+    entry["embedding"] = _vector(row.embedding, dimension, node.node_id)
+    return entry
+
+
+def read_passage(row: Mapping[str, object]) -> StoredPassage:
+    """Return a row of the passages collection as it was written."""
+    node = metadata_dict_to_node(dict(row), text=str(row["text"]))
+    if not isinstance(node, TextNode):
+        raise GraphRAGTypeError(f"passage {row['id']!r} is a {type(node).__name__}, not a TextNode")
+    relation_ids = row.get("relation_ids") or []
+    mentions = row.get("mentions") or []
+    if not isinstance(relation_ids, Sequence) or not isinstance(mentions, Sequence):
+        raise GraphRAGTypeError(f"passage {row['id']!r} has relations of another layout")
+    return StoredPassage(
+        node=node,
+        relation_ids=tuple(relation_ids),
+        mentions=tuple(
+            Mention(Triplet(item["s"], item["p"], item["o"]), item["start"], item["end"])
+            for item in mentions
+        ),
+    )
+
+
+def passage_key(row: Mapping[str, object]) -> PassageKey:
+    """Return what the graph keeps of a row of the passages collection."""
+    relation_ids = row.get("relation_ids") or ()
+    return PassageKey(
+        id=str(row["id"]),
+        ref_doc_id="" if row["doc_id"] == "None" else str(row["doc_id"]),
+        relation_ids=tuple(relation_ids) if isinstance(relation_ids, Sequence) else (),
+        content_hash=str(row.get("content_hash") or ""),
+        document_hash=str(row.get("document_hash") or ""),
+    )
+
+
+def request_batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Yield `rows` in order, in requests that a Milvus server accepts."""
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        cost = sum(map(_size, row.values()))
+        if batch and (len(batch) >= MAX_ROWS or size + cost > MAX_REQUEST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += cost
+    if batch:
+        yield batch
+
+
+def _size(value: object) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    if isinstance(value, list):
+        return sum(map(_size, value))
+    return 4 * len(value) if isinstance(value, str) else 8
+
+
+def _varchar(text: str, what: str) -> str:
+    size = len(text.encode("utf-8", "replace"))
+    if size > MAX_VARCHAR_BYTES:
+        raise GraphRAGValueError(
+            f"the {what} takes {size:,} bytes, over Milvus's limit of {MAX_VARCHAR_BYTES:,}; "
+            "split it into smaller pieces"
+        )
+    if text != clean_text(text):
+        raise GraphRAGValueError(
+            f"the {what} holds a lone surrogate and cannot be encoded; clean it with "
+            "text.encode('utf-8', 'replace').decode()"
+        )
+    return text
+
+
+def _vector(embedding: Sequence[float], dimension: int, what: str) -> NDArray[np.float32]:
+    vector = np.asarray(embedding, dtype=np.float32)
+    if vector.shape != (dimension,):
+        raise GraphRAGValueError(
+            f"the embedding of {what[:80]!r} has shape {vector.shape}, the index has vectors of "
+            f"{dimension} dimensions; use the embedding model that the index was built with"
+        )
+    if not np.isfinite(vector).all():
+        raise GraphRAGValueError(f"the embedding of {what[:80]!r} holds a NaN or an infinity")
+    return vector
