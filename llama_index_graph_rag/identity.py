@@ -27,6 +27,8 @@ _EDGE = (
 )
 _LEADING = re.compile(rf"^(?:[{_EDGE}]|\.{{2,}}|\.(?!\w))+")
 _TRAILING = re.compile(rf"[{_EDGE}.]+$")
+# Names on which the steps below change nothing but case; most are, and the steps are slow.
+_PLAIN = re.compile(r"[A-Za-z0-9](?:(?:[!-_a-z{-~]| (?! ))*[A-Za-z0-9])?")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -66,6 +68,8 @@ def canonical_name(text: str) -> str:
     >>> [canonical_name(name) for name in ("C", "C++", "C#", "A*")]
     ['c', 'c++', 'c#', 'a*']
     """
+    if _PLAIN.fullmatch(text):
+        return text.lower()
     name = clean_text(text)
     while True:
         before = name
