@@ -3,50 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
 from llama_index_graph_rag.graph.adjacency import (
     Adjacency,
+    Mask,
     Pointers,
     Rows,
+    distinct,
     row_array,
     unique_pairs,
 )
+from llama_index_graph_rag.graph.expansion import Expansion, Relevance, Walk
 
-Mask = NDArray[np.bool_]
-Relevance = NDArray[np.floating] | Callable[[Rows], NDArray[np.floating]]
-"""One number a relation of the graph, or a function that gives it for the rows it is asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """Relations reached from seeds.
-
-    Attributes
-    ----------
-    relations
-        Rows of the relations, nearest degree first, then by id.
-    degrees
-        The degree at which each was reached, same shape.
-    capped_entities
-        Entities that had more relations than `max_per_entity`.
-    cut_at_entities
-        Relations not followed there (each may have been reached another way).
-    cut_by_total
-        Relations reached and then left out by `max_relations`.
-    """
-
-    relations: Rows
-    degrees: Rows
-    capped_entities: int = 0
-    cut_at_entities: int = 0
-    cut_by_total: int = 0
+__all__ = ["Expansion", "Incidence", "Relevance"]
 
 
 @dataclass(frozen=True)
@@ -63,8 +38,8 @@ class Incidence:
     entity_relations, relation_passages, passage_relations
         The adjacency, by row.
     relation_ranks
-        Place of each relation in the order of ids, by which ties are broken; None if rows are
-        in that order.
+        Gives the place of relation rows in the order of ids, by which ties are broken; None if
+        rows are in that order.
 
     Examples
     --------
@@ -80,7 +55,7 @@ class Incidence:
     entity_relations: Adjacency
     relation_passages: Adjacency
     passage_relations: Adjacency
-    relation_ranks: Rows | None = None
+    relation_ranks: Callable[[Rows], Rows] | None = None
 
     @classmethod
     def build(
@@ -235,64 +210,64 @@ class Incidence:
     def with_changes(
         self,
         *,
-        n_entities: int,
-        subjects: Rows,
-        objects: Rows,
-        n_passages: int,
-        pairs: tuple[Rows, Rows],
-        removed: Rows,
-        relation_ranks: Rows | None = None,
+        n_entities: int | None = None,
+        subjects: object = (),
+        objects: object = (),
+        n_passages: int | None = None,
+        passages: object = (),
+        relations: object = (),
+        removed: object = (),
+        relation_ranks: Callable[[Rows], Rows] | None = None,
     ) -> Incidence:
         """Return a graph with rows appended and passages emptied; the base is shared.
 
         Parameters
         ----------
         n_entities, n_passages
-            Numbers of rows from now on, not less than before.
+            Numbers of rows from now on, not less than before. Default: as before.
         subjects, objects
             Entity rows of the relations that are appended.
-        pairs
-            New (passage rows, relation rows); relations of any row, old or appended.
+        passages, relations
+            Rows of new pairs "this passage states this relation".
         removed
-            Passage rows whose relations are taken away, ascending.
+            Passage rows whose relations are taken away; before the pairs are added.
         relation_ranks
-            See the class.
+            See the class. Default: as before.
+
+        Examples
+        --------
+        >>> graph = Incidence.build(2, [0], [1], passages=[0], relations=[0], n_passages=1)
+        >>> graph.with_changes(removed=[0]).relations_of_entities([0])[1]
+        array([], dtype=int32)
         """
-        subjects = np.concatenate([self.subjects, subjects]) if len(subjects) else self.subjects
-        objects = np.concatenate([self.objects, objects]) if len(objects) else self.objects
-        n_relations = len(subjects)
-        lost = np.unique(self.relations_of_passages(removed)[1])
-        touched = np.union1d(lost, pairs[1]).astype(np.int32)
+        ends = np.concatenate([self.subjects, row_array(subjects)])
+        others = np.concatenate([self.objects, row_array(objects)])
+        passages, relations = row_array(passages), row_array(relations)
+        removed = distinct(row_array(removed))
+        lost = distinct(self.relations_of_passages(removed)[1])
         relation_passages = self.relation_passages.updated(
-            n_relations, add=(pairs[1], pairs[0]), touched=lost, drop=removed
+            len(ends), add=(relations, passages), touched=lost, drop=removed
         )
+        touched = distinct(lost, relations)
         before = self.relation_passages.lengths(touched) > 0
         after = relation_passages.lengths(touched) > 0
         gone, come = touched[before & ~after], touched[after & ~before]
         return Incidence(
-            subjects,
-            objects,
+            ends,
+            others,
             self.entity_relations.updated(
-                n_entities,
-                add=(
-                    np.concatenate([subjects[come], objects[come]]),
-                    np.concatenate([come, come]),
-                ),
-                touched=np.concatenate([subjects[gone], objects[gone]]),
+                self.n_entities if n_entities is None else n_entities,
+                add=(np.concatenate([ends[come], others[come]]), np.concatenate([come, come])),
+                touched=np.concatenate([ends[gone], others[gone]]),
                 drop=gone,
             ),
             relation_passages,
-            self.passage_relations.updated(n_passages, add=pairs, touched=removed),
-            relation_ranks,
-        )
-
-    def merged(self) -> Incidence:
-        """Return the same graph with the delta merged into the base matrices."""
-        return replace(
-            self,
-            entity_relations=self.entity_relations.merged(),
-            relation_passages=self.relation_passages.merged(),
-            passage_relations=self.passage_relations.merged(),
+            self.passage_relations.updated(
+                self.n_passages if n_passages is None else n_passages,
+                add=(passages, relations),
+                touched=removed,
+            ),
+            relation_ranks or self.relation_ranks,
         )
 
     # --- expansion ---
@@ -368,121 +343,13 @@ class Incidence:
                     f"{name} has shape {mask.shape}, not ({self.n_relations},): "
                     "give one value for each relation of the graph"
                 )
-        walk = _Walk(self, permitted, max_per_entity, relevance)
-        walk.reach(np.unique(_checked(relations, self.n_relations, "relation")), 0)
-        walk.follow(np.unique(_checked(entities, self.n_entities, "entity")), 0)
+        walk = Walk(self, permitted, max_per_entity, relevance)
+        walk.reach(distinct(_checked(relations, self.n_relations, "relation")), 0)
+        walk.follow(distinct(_checked(entities, self.n_entities, "entity")), 0)
         for step in range(1, degree + 1):
             if not walk.advance(step):
                 break
         return walk.result(max_relations)
-
-
-class _Walk:
-    """The state of one expansion: what was visited, and the relations of the last degree."""
-
-    def __init__(
-        self,
-        graph: Incidence,
-        permitted: Mask | None,
-        max_per_entity: int | None,
-        relevance: Relevance | None,
-    ) -> None:
-        self.graph = graph
-        self.permitted = permitted
-        self.max_per_entity = max_per_entity
-        self.relevance = relevance
-        self.seen_relations = np.zeros(graph.n_relations, dtype=np.bool_)
-        self.seen_entities = np.zeros(graph.n_entities, dtype=np.bool_)
-        self.levels: list[tuple[int, Rows]] = []
-        self.capped = 0
-        self.cut = 0
-
-    def reach(self, relations: Rows, step: int) -> None:
-        """Take in those of `relations` that are new."""
-        new = relations[~self.seen_relations[relations]]
-        if self.permitted is not None:
-            new = new[self.permitted[new]]
-        new = new[self.graph.is_visible(new)]
-        self.seen_relations[new] = True
-        self.levels.append((step, new))
-
-    def follow(self, entities: Rows, step: int) -> None:
-        """Take in the relations of those of `entities` that are new."""
-        new = entities[~self.seen_entities[entities]]
-        self.seen_entities[new] = True
-        indptr, relations = self.graph.relations_of_entities(new)
-        lengths = np.diff(indptr)
-        if self.permitted is not None:
-            keep = self.permitted[relations]
-            owners = np.repeat(np.arange(len(new)), lengths)[keep]
-            relations, lengths = relations[keep], np.bincount(owners, minlength=len(new))
-        if self.max_per_entity is not None:
-            relations = self._cap(relations, lengths, self.max_per_entity)
-        self.reach(_distinct(relations, self.graph.n_relations), step)
-
-    def _cap(self, relations: Rows, lengths: Pointers, limit: int) -> Rows:
-        over = lengths > limit
-        if not over.any():
-            return relations
-        self.capped += int(over.sum())
-        self.cut += int((lengths[over] - limit).sum())
-        crowded = np.repeat(over, lengths)
-        crowd = relations[crowded]
-        rows, inverse = np.unique(crowd, return_inverse=True)
-        places = np.empty(len(rows), dtype=np.int64)
-        places[self._best_first(rows, self._relevance_of(rows))] = np.arange(len(rows))
-        groups = np.repeat(np.arange(int(over.sum())), lengths[over])
-        order = np.argsort(groups * len(rows) + places[inverse])
-        starts = np.cumsum(lengths[over]) - lengths[over]
-        within = np.arange(len(crowd)) - np.repeat(starts, lengths[over])
-        return np.concatenate([relations[~crowded], crowd[order[within < limit]]])
-
-    def _relevance_of(self, rows: Rows) -> NDArray[np.floating] | None:
-        if self.relevance is None:
-            return None
-        if not callable(self.relevance):
-            return self.relevance[rows]
-        values = np.asarray(self.relevance(rows))
-        if values.shape != rows.shape:
-            raise GraphRAGValueError(
-                f"relevance returned shape {values.shape} for {len(rows)} rows: "
-                "return one number a row"
-            )
-        return values
-
-    def _best_first(self, rows: Rows, values: NDArray[np.floating] | None) -> NDArray[np.intp]:
-        ranks = self.graph.relation_ranks
-        ties = rows if ranks is None else ranks[rows]
-        return np.argsort(ties) if values is None else np.lexsort((ties, -values))
-
-    def advance(self, step: int) -> bool:
-        """Walk one hop on from the relations of the last step; return whether any are new."""
-        last = [rows for at, rows in self.levels if at == step - 1]
-        frontier = np.concatenate(last)
-        _, entities = self.graph.entities_of_relations(frontier)
-        self.follow(_distinct(entities, self.graph.n_entities), step)
-        return len(self.levels[-1][1]) > 0
-
-    def result(self, max_relations: int | None) -> Expansion:
-        """Return what was reached, at most `max_relations`."""
-        rows = np.concatenate([rows for _, rows in self.levels])
-        degrees = np.concatenate([np.full(len(rows), at, np.int32) for at, rows in self.levels])
-        total = len(rows)
-        if max_relations is not None and total > max_relations:
-            values = self._relevance_of(rows)
-            kept = self._best_first(rows, -degrees if values is None else values)[:max_relations]
-            rows, degrees = rows[kept], degrees[kept]
-        order = self._best_first(rows, -degrees)
-        return Expansion(rows[order], degrees[order], self.capped, self.cut, total - len(rows))
-
-
-def _distinct(rows: Rows, size: int) -> Rows:
-    # A mask beats sorting once the rows are a good part of all there are.
-    if len(rows) * 8 < size:
-        return np.unique(rows)
-    mask = np.zeros(size, dtype=np.bool_)
-    mask[rows] = True
-    return np.flatnonzero(mask).astype(np.int32)
 
 
 def _matrix(rows: Adjacency, n_columns: int) -> sp.csr_array:

@@ -71,6 +71,19 @@ def key_order(keys: Keys) -> NDArray[np.intp]:
     return np.lexsort((halves[:, 1], halves[:, 0]))
 
 
+def renumbering(kept: Rows, size: int) -> Rows:
+    """Return the new place of each of `size` rows of which only `kept` stay, -1 for the others.
+
+    Examples
+    --------
+    >>> renumbering(row_array([2, 0]), 3)
+    array([ 1, -1,  0], dtype=int32)
+    """
+    places = np.full(size, -1, dtype=np.int32)
+    places[kept] = np.arange(len(kept), dtype=np.int32)
+    return places
+
+
 class KeyTable:
     """Keys by row: a sorted base, and a tail in the order of arrival.
 
@@ -112,6 +125,13 @@ class KeyTable:
             rows[found] = self._tail_order[at[found]] + len(self.base)
         return rows
 
+    def rows_of_hex(self, ids: Sequence[str]) -> Rows:
+        """Return the row of each id of 32 hexadecimal digits, -1 for others and unknown ones."""
+        keys, valid = hex_keys(ids)
+        rows = self.rows(keys)
+        rows[~valid] = -1
+        return rows
+
     def take(self, rows: object) -> Keys:
         """Return the keys of these rows."""
         wanted = row_array(rows)
@@ -133,17 +153,31 @@ class KeyTable:
         """Return a table with these keys after the present rows."""
         return KeyTable(self.base, np.concatenate([self.tail, keys])) if len(keys) else self
 
+    def ranks_of(self, rows: object) -> Rows:
+        """Return the place of each of these rows in the order of keys: how ties are broken."""
+        wanted = row_array(rows)
+        if not len(self.tail):
+            return wanted
+        n_base = len(self.base)
+        late = wanted >= n_base
+        ranks = wanted + np.searchsorted(self._before, wanted, "right").astype(np.int32)
+        ranks[late] = self._tail_ranks[wanted[late] - n_base]
+        return ranks
+
     @cached_property
     def ranks(self) -> Rows:
-        """Place of each row in the order of keys, shape (n,): how ties are broken."""
-        n_base = len(self.base)
-        ranks = np.arange(len(self), dtype=np.int32)
-        if len(self.tail):
-            before = np.searchsorted(self.base, self._tail_sorted).astype(np.int32)
-            shift = np.zeros(n_base + 1, dtype=np.int32)
-            np.add.at(shift, before, 1)
-            ranks[:n_base] += np.cumsum(shift[:n_base], dtype=np.int32)
-            ranks[n_base + self._tail_order] = before + np.arange(len(self.tail), dtype=np.int32)
+        """Place of each row in the order of keys, shape (n,)."""
+        return self.ranks_of(np.arange(len(self), dtype=np.int32))
+
+    @cached_property
+    def _before(self) -> Rows:
+        # For each key of the tail, in their order, the number of base keys before it.
+        return np.searchsorted(self.base, self._tail_sorted).astype(np.int32)
+
+    @cached_property
+    def _tail_ranks(self) -> Rows:
+        ranks = np.empty(len(self.tail), dtype=np.int32)
+        ranks[self._tail_order] = self._before + np.arange(len(self.tail), dtype=np.int32)
         return ranks
 
 
