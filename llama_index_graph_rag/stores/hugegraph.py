@@ -1,0 +1,513 @@
+"""A graph in HugeGraph, walked by Gremlin over REST."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
+from llama_index_graph_rag.stores.base import (
+    Edge,
+    EntityRef,
+    Fact,
+    GraphReader,
+    Link,
+    Neighbor,
+    Path,
+)
+from llama_index_graph_rag.stores.gremlin import Ask, Gremlin, GremlinClient, batches
+from llama_index_graph_rag.stores.hugegraph_loading import load_triplets
+from llama_index_graph_rag.stores.hugegraph_schema import HugeGraphSchema, ask_index, ask_schema
+
+_VERTEX = '__.project("id","label","props").by(T.id).by(T.label).by(__.valueMap())'
+_EDGE = (
+    '__.project("id","label","out","in","props").by(T.id).by(T.label)'
+    ".by(__.outV().id()).by(__.inV().id()).by(__.valueMap())"
+)
+_STARTS = "g.V().hasId(within(ids))"
+
+
+class HugeGraphStore(GraphReader):
+    """Reads a graph that lives in HugeGraph 1.3 to 1.7, and can load triplets into it.
+
+    Every value travels as a binding and every label is looked up in the graph's schema first, so
+    no text from a question or an LLM becomes part of a query.
+
+    Parameters
+    ----------
+    url
+        Address of the REST server. Default ``http://127.0.0.1:8080``.
+    graph, graphspace
+        Which graph. Defaults ``hugegraph`` and ``DEFAULT``.
+    username, password
+        HTTP Basic authentication, if the server asks for it.
+    match_property
+        Property by which names are matched to vertices. None, the default, matches by vertex id:
+        a custom id, or an id made from a primary key (``marko`` finds ``1:marko``).
+    name_property
+        Property that is shown as a vertex's name, default ``name``; a vertex without it is shown
+        by its id.
+    predicate_property
+        Edge property that is shown as the predicate in place of the edge label, where an edge has
+        it. Default ``predicate``, which `add_triplets` writes.
+    create_index
+        Create the secondary index that a match by property needs, if it is missing. Default
+        False: a missing index is an error that says so.
+    timeout, retries, backoff
+        See `GremlinClient`.
+
+    Raises
+    ------
+    GraphRAGValueError
+        If an argument cannot be used.
+    MissingExtraError
+        If httpx is not installed.
+
+    Notes
+    -----
+    Names are matched exactly, or by canonical name for vertices that `add_triplets` wrote.
+    Where `neighbors` cuts, ties are broken by id: the server cannot sort by a name that a vertex
+    may lack. `paths` asks once for each length, and stops when it has enough.
+
+    Examples
+    --------
+    >>> store = HugeGraphStore("http://127.0.0.1:8080", username="admin", password="secret")
+    >>> store
+    HugeGraphStore(url='http://127.0.0.1:8080', graph='hugegraph')
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8080",
+        *,
+        graph: str = "hugegraph",
+        graphspace: str = "DEFAULT",
+        username: str | None = None,
+        password: str | None = None,
+        match_property: str | None = None,
+        name_property: str = "name",
+        predicate_property: str | None = "predicate",
+        create_index: bool = False,
+        timeout: float = 30.0,
+        retries: int = 2,
+        backoff: float = 0.2,
+    ) -> None:
+        self.client = GremlinClient(
+            url,
+            graph=graph,
+            graphspace=graphspace,
+            username=username,
+            password=password,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+        )
+        self.match_property = match_property
+        self.name_property = name_property
+        self.predicate_property = predicate_property
+        self._create_index = create_index
+        self._schema: HugeGraphSchema | None = None
+
+    def __repr__(self) -> str:
+        return f"HugeGraphStore(url={self.client.url!r}, graph={self.client.graph!r})"
+
+    def match_entities(
+        self, names: Sequence[str], *, by: str | None = None, limit: int = 5
+    ) -> list[list[EntityRef]]:
+        """Return, per name, at most `limit` vertices: by id, or by the property `by`.
+
+        Raises
+        ------
+        GraphRAGValueError
+            If no vertex label has the property.
+        StoreError
+            If the property has no index and `create_index` is off, or the server fails.
+        """
+        return self.client.run(self._match(names, by, limit))
+
+    async def amatch_entities(
+        self, names: Sequence[str], *, by: str | None = None, limit: int = 5
+    ) -> list[list[EntityRef]]:
+        """Async twin of `match_entities`."""
+        return await self.client.arun(self._match(names, by, limit))
+
+    def neighbors(
+        self, entity_ids: Sequence[str], *, limit_per_entity: int = 100
+    ) -> dict[str, list[Neighbor]]:
+        """Return each entity's neighbours in both directions, best linked first, then by name."""
+        return self.client.run(self._neighbors(entity_ids, limit_per_entity))
+
+    async def aneighbors(
+        self, entity_ids: Sequence[str], *, limit_per_entity: int = 100
+    ) -> dict[str, list[Neighbor]]:
+        """Async twin of `neighbors`."""
+        return await self.client.arun(self._neighbors(entity_ids, limit_per_entity))
+
+    def links(
+        self, left_ids: Sequence[str], right_ids: Sequence[str], *, limit: int = 10_000
+    ) -> list[Link]:
+        """Return the pairs joined directly, in either direction, best linked first."""
+        return self.client.run(self._links(left_ids, right_ids, limit))
+
+    async def alinks(
+        self, left_ids: Sequence[str], right_ids: Sequence[str], *, limit: int = 10_000
+    ) -> list[Link]:
+        """Async twin of `links`."""
+        return await self.client.arun(self._links(left_ids, right_ids, limit))
+
+    def facts(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        per_pair: int = 5,
+        query_embedding: Sequence[float] | None = None,
+    ) -> list[Fact]:
+        """Return the edges that join each pair; HugeGraph holds no embeddings, so by predicate."""
+        return self.client.run(self._facts(pairs, per_pair))
+
+    async def afacts(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        per_pair: int = 5,
+        query_embedding: Sequence[float] | None = None,
+    ) -> list[Fact]:
+        """Async twin of `facts`."""
+        return await self.client.arun(self._facts(pairs, per_pair))
+
+    def paths(
+        self,
+        entity_ids: Sequence[str],
+        *,
+        max_depth: int = 2,
+        limit: int = 30,
+        labels: Sequence[str] | None = None,
+    ) -> list[Path]:
+        """Return at most `limit` simple paths from the entities, shorter ones first.
+
+        Among paths of one length the entities take turns, so that none crowds out the others.
+
+        Raises
+        ------
+        GraphRAGValueError
+            If a label is not an edge label of the graph.
+        """
+        return self.client.run(self._paths(entity_ids, max_depth, limit, labels))
+
+    async def apaths(
+        self,
+        entity_ids: Sequence[str],
+        *,
+        max_depth: int = 2,
+        limit: int = 30,
+        labels: Sequence[str] | None = None,
+    ) -> list[Path]:
+        """Async twin of `paths`."""
+        return await self.client.arun(self._paths(entity_ids, max_depth, limit, labels))
+
+    def schema(self) -> str:
+        """Return labels, properties and relations as a text for an LLM, read anew."""
+        return self.client.run(self._read_schema(fresh=True)).text()
+
+    async def aschema(self) -> str:
+        """Async twin of `schema`."""
+        return (await self.client.arun(self._read_schema(fresh=True))).text()
+
+    def create_index(self, property_name: str) -> None:
+        """Create the secondary indexes that a match by this property needs, and wait for them.
+
+        Raises
+        ------
+        GraphRAGValueError
+            If no vertex label has the property.
+        StoreError
+            If the server refuses or does not finish in time.
+        """
+        self.client.run(self._index(property_name))
+
+    async def acreate_index(self, property_name: str) -> None:
+        """Async twin of `create_index`."""
+        await self.client.arun(self._index(property_name))
+
+    def add_triplets(
+        self,
+        triplets: Iterable[Sequence[str]],
+        *,
+        vertex_label: str = "entity",
+        edge_label: str = "relation",
+    ) -> int:
+        """Load triplets and return how many distinct ones there were.
+
+        The two labels are created if they are missing. An entity becomes a vertex whose id is its canonical name, with the spelling first written
+        as ``name``; a triplet becomes an edge with its ``predicate``. Writing again changes
+        nothing.
+
+        Raises
+        ------
+        GraphRAGTypeError, GraphRAGValueError
+            If a triplet cannot be used; nothing is written then.
+        StoreError
+            If a label exists with another layout, or the server fails; call again to go on.
+        """
+        return self.client.run(self._load(triplets, vertex_label, edge_label))
+
+    async def aadd_triplets(
+        self,
+        triplets: Iterable[Sequence[str]],
+        *,
+        vertex_label: str = "entity",
+        edge_label: str = "relation",
+    ) -> int:
+        """Async twin of `add_triplets`."""
+        return await self.client.arun(self._load(triplets, vertex_label, edge_label))
+
+    # --- what each operation asks ---------------------------------------------------------------
+
+    def _read_schema(self, *, fresh: bool = False) -> Ask[HugeGraphSchema]:
+        if self._schema is None or fresh:
+            self._schema = yield from ask_schema()
+        return self._schema
+
+    def _index(self, property_name: str) -> Ask[None]:
+        schema = yield from self._read_schema(fresh=True)
+        schema.check_property(property_name)
+        yield from ask_index(schema.unindexed(property_name), property_name, self.client.timeout)
+        yield from self._read_schema(fresh=True)
+
+    def _load(
+        self, triplets: Iterable[Sequence[str]], vertex_label: str, edge_label: str
+    ) -> Ask[int]:
+        schema = yield from self._read_schema(fresh=True)
+        count = yield from load_triplets(schema, triplets, vertex_label, edge_label)
+        yield from self._read_schema(fresh=True)
+        return count
+
+    def _match(
+        self, names: Sequence[str], by: str | None, limit: int
+    ) -> Ask[list[list[EntityRef]]]:
+        _check_positive(limit=limit)
+        by = by or self.match_property
+        schema = yield from self._read_schema()
+        if by is not None and not schema.has_property(by):
+            schema = yield from self._read_schema(fresh=True)
+            schema.check_property(by)
+        ids = {name: schema.candidate_ids(name, by) for name in names}
+        found = yield from self._vertices(id for each in ids.values() for id in each)
+        by_value: dict[str, list[EntityRef]] = {}
+        if by is not None:
+            by_value = yield from self._by_property(schema, by, list(ids), limit)
+        matches = []
+        for name in names:
+            refs = {id: found[id] for id in ids[name] if id in found}
+            refs.update({ref.id: ref for ref in by_value.get(name, ())})
+            matches.append(list(refs.values())[:limit])
+        return matches
+
+    def _by_property(
+        self, schema: HugeGraphSchema, by: str, names: list[str], limit: int
+    ) -> Ask[dict[str, list[EntityRef]]]:
+        if missing := schema.unindexed(by):
+            if not self._create_index:
+                raise StoreError(
+                    f"property {by!r} has no index on {', '.join(missing)}, so HugeGraph cannot "
+                    f"match by it; call create_index({by!r}), or set create_index=True, once"
+                )
+            yield from self._index(by)
+            schema = yield from self._read_schema()
+        found: dict[str, list[EntityRef]] = {}
+        labels, bindings = _varargs("l", schema.indexed(by))
+        if not bindings:
+            return found
+        typed = {name: schema.value(by, name) for name in names}
+        for values in batches(value for value in typed.values() if value is not None):
+            rows = yield Gremlin(
+                f"g.V().hasLabel({labels}).has(prop, within(kws)).limit(most).map({_VERTEX})",
+                {**bindings, "prop": by, "kws": values, "most": max(1_000, limit * len(values))},
+            )
+            for row in rows:
+                ref = self._ref(row)
+                for name, value in typed.items():
+                    if ref.properties.get(by) == value:
+                        found.setdefault(name, []).append(ref)
+        return {name: sorted(refs, key=_by_name) for name, refs in found.items()}
+
+    def _vertices(self, ids: Iterable[str]) -> Ask[dict[str, EntityRef]]:
+        found: dict[str, EntityRef] = {}
+        for batch in _id_batches(ids):
+            rows = yield Gremlin(f"{_STARTS}.map({_VERTEX})", {"ids": batch})
+            found.update((ref.id, ref) for ref in map(self._ref, rows))
+        return found
+
+    def _neighbors(self, ids: Sequence[str], most: int) -> Ask[dict[str, list[Neighbor]]]:
+        _check_positive(limit_per_entity=most)
+        near: dict[str, dict[str, int]] = {}
+        for batch in _id_batches(ids):
+            # One more than asked for: a self-loop counts an entity as its own neighbour.
+            rows = yield Gremlin(
+                f'{_STARTS}.project("id","near").by(T.id).by(__.both().groupCount().by(T.id)'
+                ".order(Scope.local).by(Column.values,Order.desc).by(Column.keys,Order.asc)"
+                ".limit(Scope.local,most))",
+                {"ids": batch, "most": most + 1},
+            )
+            for row in rows:
+                id = str(row["id"])
+                near[id] = {str(other): n for other, n in row["near"].items() if str(other) != id}
+        refs = yield from self._vertices(other for counts in near.values() for other in counts)
+        result = {}
+        for id in dict.fromkeys(ids):
+            if id in near:
+                cut = list(near[id].items())[:most]
+                result[id] = sorted(
+                    (Neighbor(refs[other], int(count)) for other, count in cut if other in refs),
+                    key=lambda neighbor: (-neighbor.count, _by_name(neighbor.entity)),
+                )
+        return result
+
+    def _edges_between(
+        self, left: Sequence[str], right: Sequence[str], most: int
+    ) -> Ask[list[Mapping[str, Any]]]:
+        edges: dict[str, Mapping[str, Any]] = {}
+        for ids in _id_batches(left, share=2):
+            for others in _id_batches(right, share=2):
+                rows = yield Gremlin(
+                    f"{_STARTS}.bothE().where(__.otherV().hasId(within(others))).dedup()"
+                    f".limit(most).map({_EDGE})",
+                    {"ids": ids, "others": others, "most": most},
+                )
+                edges.update((str(row["id"]), row) for row in rows)
+        return list(edges.values())
+
+    def _links(self, left: Sequence[str], right: Sequence[str], limit: int) -> Ask[list[Link]]:
+        _check_positive(limit=limit)
+        edges = yield from self._edges_between(left, right, limit * 10)
+        counts: Counter[tuple[str, str]] = Counter()
+        lefts, rights = set(left), set(right)
+        for edge in edges:
+            ends = str(edge["out"]), str(edge["in"])
+            for a, b in {ends, ends[::-1]}:
+                if a != b and a in lefts and b in rights:
+                    counts[a, b] += 1
+        return [
+            Link(a, b, count)
+            for (a, b), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        ][:limit]
+
+    def _facts(self, pairs: Sequence[tuple[str, str]], per_pair: int) -> Ask[list[Fact]]:
+        _check_positive(per_pair=per_pair)
+        wanted = dict.fromkeys(pairs)
+        edges = yield from self._edges_between(
+            list(dict.fromkeys(a for a, _ in wanted)),
+            list(dict.fromkeys(b for _, b in wanted)),
+            100_000,
+        )
+        joined: dict[frozenset[str], list[Mapping[str, Any]]] = {}
+        for edge in edges:
+            joined.setdefault(frozenset((str(edge["out"]), str(edge["in"]))), []).append(edge)
+        asked = [joined.get(frozenset(pair), []) for pair in wanted]
+        refs = yield from self._vertices(
+            str(edge[end]) for edges in asked for edge in edges for end in ("out", "in")
+        )
+        facts = []
+        for edges in asked:
+            each = [self._fact(edge, refs) for edge in edges]
+            each.sort(key=lambda fact: (fact.predicate, fact.subject.id, fact.object.id))
+            facts.extend(each[:per_pair])
+        return facts
+
+    def _paths(
+        self, ids: Sequence[str], max_depth: int, limit: int, labels: Sequence[str] | None
+    ) -> Ask[list[Path]]:
+        _check_positive(max_depth=max_depth, limit=limit)
+        if labels is not None:
+            schema = yield from self._read_schema()
+            if not schema.has_edge_labels(labels):
+                schema = yield from self._read_schema(fresh=True)
+                schema.check_edge_labels(labels)
+            if not labels:
+                return []
+        names, bindings = _varargs("l", labels or ())
+        paths: list[Path] = []
+        for depth in range(1, max_depth + 1):
+            if len(paths) >= limit:
+                break
+            starts: dict[str, list[Path]] = {id: [] for id in ids}
+            for batch in _id_batches(ids):
+                rows = yield Gremlin(
+                    f"{_STARTS}.local(__.repeat(__.bothE({names}).otherV().simplePath())"
+                    f".times({depth}).limit(most)).path().by({_VERTEX}).by({_EDGE})",
+                    {**bindings, "ids": batch, "most": limit},
+                )
+                for row in rows:
+                    path = self._path(row["objects"])
+                    starts[path.entities[0].id].append(path)
+            for each in starts.values():
+                each.sort(key=_by_steps)
+            for turn in zip_longest(*starts.values()):
+                paths.extend(path for path in turn if path is not None)
+        return paths[:limit]
+
+    # --- from the wire --------------------------------------------------------------------------
+
+    def _ref(self, row: Mapping[str, Any]) -> EntityRef:
+        properties = {
+            name: value[0] if isinstance(value, list) and len(value) == 1 else value
+            for name, value in sorted(row["props"].items(), key=self._name_first)
+        }
+        id = str(row["id"])
+        return EntityRef(id, str(properties.get(self.name_property, id)), row["label"], properties)
+
+    def _name_first(self, item: tuple[str, object]) -> tuple[bool, str]:
+        return item[0] != self.name_property, item[0]
+
+    def _predicate(self, edge: Mapping[str, Any]) -> tuple[str, Mapping[str, object]]:
+        properties: dict[str, object] = dict(sorted(edge["props"].items()))
+        if self.predicate_property is not None and self.predicate_property in properties:
+            return str(properties.pop(self.predicate_property)), properties
+        return str(edge["label"]), properties
+
+    def _fact(self, edge: Mapping[str, Any], refs: Mapping[str, EntityRef]) -> Fact:
+        predicate, properties = self._predicate(edge)
+        return Fact(refs[str(edge["out"])], predicate, refs[str(edge["in"])], properties=properties)
+
+    def _path(self, objects: Sequence[Mapping[str, Any]]) -> Path:
+        entities = tuple(self._ref(row) for row in objects[::2])
+        edges = []
+        for before, row in zip(entities, objects[1::2]):
+            predicate, properties = self._predicate(row)
+            edges.append(Edge(predicate, str(row["out"]) == before.id, properties))
+        return Path(entities, tuple(edges))
+
+
+def _by_name(ref: EntityRef) -> tuple[str, str]:
+    return ref.name, ref.id
+
+
+def _by_steps(path: Path) -> tuple[tuple[str, str, str], ...]:
+    return tuple(
+        (ref.name, edge.predicate, ref.id) for ref, edge in zip(path.entities[1:], path.edges)
+    )
+
+
+def _varargs(prefix: str, values: Sequence[str]) -> tuple[str, dict[str, object]]:
+    bindings: dict[str, object] = {f"{prefix}{i}": value for i, value in enumerate(values)}
+    return ",".join(bindings), bindings
+
+
+def _id_batches(ids: Iterable[str], share: int = 1) -> Iterator[list[Any]]:
+    """Split ids into requests; an id of digits is asked for as a text and as a number.
+
+    HugeGraph wants all ids of one query to be of one type.
+    """
+    texts = [id for id in dict.fromkeys(ids) if id]
+    numbers = [int(id) for id in texts if id.isascii() and id.isdigit() and len(id) < 19]
+    limit = 48_000 // share
+    yield from batches(texts, limit)
+    yield from batches(numbers, limit)
+
+
+def _check_positive(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 1:
+            raise GraphRAGValueError(f"{name} must be 1 or more, got {number}")
