@@ -207,27 +207,38 @@ class PathGraph:
             path.append(node)
         return total, tuple(path)
 
-    def ranked(self) -> Iterator[Path]:
-        """Yield all paths lazily, the heaviest first, then by name."""
-        ahead = np.zeros(len(self.rows), dtype=np.int64)
+    def ranked(
+        self, nodes: Ints | None = None, edges: Sequence[Ints] | None = None
+    ) -> Iterator[tuple[int, Path]]:
+        """Yield the value of each path and the path lazily, the best first, then by name.
+
+        Parameters
+        ----------
+        nodes, edges
+            What each node, and each edge by layer, is worth; default: nothing, and its weight.
+        """
+        edges = self.weights if edges is None else edges
+        ahead = np.zeros(len(self.rows), dtype=np.int64) if nodes is None else nodes.copy()
+        values = []
         for i in range(self.length - 1, -1, -1):
-            value = self.weights[i] + ahead[self.targets[i]]
+            value = edges[i] + ahead[self.targets[i]]
             layer = slice(self.offsets[i], self.offsets[i + 1])
-            ahead[layer] = _by_source(np.maximum, value, self.sources[i])
+            ahead[layer] += _by_source(np.maximum, value, self.sources[i])
+            values.append(value)
+        values.reverse()
+        # Best first search with the exact value of what is ahead: no path is looked at in vain.
         heap: list[tuple[int, Path]] = [(-int(ahead[n]), (n,)) for n in range(self.offsets[1])]
         heapq.heapify(heap)
         while heap:
             bound, path = heapq.heappop(heap)
             i, node = len(path) - 1, path[-1]
             if i == self.length:
-                yield path
+                yield -bound, path
                 continue
-            behind = bound + int(ahead[node])
             start, end = np.searchsorted(self.sources[i], (node, node + 1))
-            for edge in range(start, end):
-                target = int(self.targets[i][edge])
-                more = int(self.weights[i][edge]) + int(ahead[target])
-                heapq.heappush(heap, (behind - more, (*path, target)))
+            options = values[i][start:end]
+            for target, worse in zip(self.targets[i][start:end], options.max() - options):
+                heapq.heappush(heap, (bound + int(worse), (*path, int(target))))
 
 
 def _by_source(operation: np.ufunc, values: NDArray, sources: Ints) -> NDArray:  # type: ignore[type-arg]

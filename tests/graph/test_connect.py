@@ -41,7 +41,7 @@ def search(matrix, sides, limits=None, asked: list[Wanted] | None = None) -> Con
 
 def paths_of(connection, matrix):
     graph = PathGraph.of(connection, matrix.order)
-    return [tuple(graph.rows[list(path)].tolist()) for path in graph.ranked()]
+    return [tuple(graph.rows[list(path)].tolist()) for _, path in graph.ranked()]
 
 
 def chain(length):
