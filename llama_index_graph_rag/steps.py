@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -29,9 +30,17 @@ Process = Generator[Step[Any], Any, T]
 
 
 def perform(step: Step[T]) -> Process[T]:
-    """Yield `step` and return its result, with its type: ``x = yield from perform(step)``."""
+    """Yield `step` and return its result, with its type."""
     result: T = yield step
     return result
+
+
+def call(
+    run: Callable[P, T], arun: Callable[..., Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+) -> Process[T]:
+    """Call a function or its async twin: ``x = yield from call(store.search, store.asearch)``."""
+    step = Step(lambda: run(*args, **kwargs), lambda: arun(*args, **kwargs))
+    return (yield from perform(step))
 
 
 def together(first: Step[T], second: Step[U]) -> Step[tuple[T, U]]:
@@ -50,12 +59,11 @@ def drive(process: Process[T]) -> T:
 
     Examples
     --------
-    >>> def double(step):
-    ...     value = yield from perform(step)
-    ...     return 2 * value
-    >>> async def one(): return 1
-    >>> drive(double(Step(run=lambda: 1, arun=one)))
-    2
+    >>> async def alength(text): return len(text)
+    >>> def double(text):
+    ...     return 2 * (yield from call(len, alength, text))
+    >>> drive(double("Euler"))
+    10
     """
     try:
         step = next(process)

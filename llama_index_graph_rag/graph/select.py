@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -28,32 +28,29 @@ class Selected:
     relations: tuple[int, ...] = ()
 
 
-def passages_of_chosen(
+def places(ranked: Scored, dense: Scored) -> dict[int, int]:
+    """Return the place of each passage: those of the ranking first, then dense ones."""
+    rows = dict.fromkeys([*ranked.rows.tolist(), *dense.rows.tolist()])
+    return {row: place for place, row in enumerate(rows)}
+
+
+def passages_of_relation(
     graph: GraphSnapshot,
-    chosen: Sequence[int],
-    order: Sequence[int],
+    relation: int,
+    place: Mapping[int, int],
     *,
-    per_relation: int,
+    limit: int,
     permitted: NDArray[np.bool_] | None = None,
 ) -> list[int]:
-    """Return the passages that state the chosen relations, a passage at its best relation.
+    """Return the first `limit` passages that state a relation, in the order of `place`, then id.
 
-    Within a relation passages come in the `order` given (the ranking's, then dense), then by id.
-    A relation brings `per_relation` passages at first; what it shares with many more comes after
-    the passages of all the others, so that it cannot flood the list.
+    The limit keeps a relation that many passages share from flooding a list.
     """
-    place = {row: position for position, row in enumerate(order)}
-    first: dict[int, None] = {}
-    later: dict[int, None] = {}
-    for relation in chosen:
-        rows = [int(row) for row in graph.incidence.passages_of_relations([relation])[1]]
-        if permitted is not None:
-            rows = [row for row in rows if permitted[row]]
-        ids = dict(zip(rows, graph.passage_ids(rows)))
-        rows.sort(key=lambda row: (place.get(row, len(place)), ids[row]))
-        first.update(dict.fromkeys(rows[:per_relation]))
-        later.update(dict.fromkeys(rows[per_relation:]))
-    return list(first | later)
+    rows = graph.incidence.passages_of_relations([relation])[1]
+    if permitted is not None:
+        rows = rows[permitted[rows]]
+    ranks = graph.passage_ranks
+    return sorted(rows.tolist(), key=lambda row: (place.get(row, len(place)), ranks[row]))[:limit]
 
 
 def select_passages(
@@ -96,17 +93,16 @@ def select_passages(
         Scores are the ranking's, scaled to (0, 1] and lifted where needed, so that they strictly
         decrease with the order.
     """
-    ranked_rows = [int(row) for row in ranked.rows]
-    dense_rows = [int(row) for row in dense.rows]
-    order = list(dict.fromkeys([*ranked_rows, *dense_rows]))
+    ranked_rows = ranked.rows.tolist()
+    dense_rows = dense.rows.tolist()
+    place = places(ranked, dense)
     origins: dict[int, Origin] = {}
+    stating = [
+        passages_of_relation(graph, row, place, limit=per_relation, permitted=permitted)
+        for row in chosen
+    ]
     sources: list[tuple[Origin, list[int]]] = [
-        (
-            "chosen",
-            passages_of_chosen(
-                graph, chosen, order, per_relation=per_relation, permitted=permitted
-            ),
-        ),
+        ("chosen", [row for rows in stating for row in rows]),
         ("ranking", ranked_rows),
         ("dense", dense_rows if dense_fill else []),
     ]

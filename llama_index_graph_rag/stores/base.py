@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from llama_index_graph_rag.errors import StoreError
 from llama_index_graph_rag.graph.snapshot import EntityKey, PassageKey, RelationKey
 from llama_index_graph_rag.triplets import Mention
 
 if TYPE_CHECKING:
     from llama_index.core.schema import TextNode
     from llama_index.core.vector_stores import MetadataFilters
+    from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
     from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 
@@ -121,14 +123,48 @@ class StoredPassage:
     mentions: tuple[Mention, ...]
 
 
+class StaleBatchError(StoreError):
+    """A batch relies on entities or relations that the store does not hold: embed and add them."""
+
+
 class GraphIndexStore(ABC):
     """Holds an index of ours: vectors of entities, relations and passages, and what links them."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Length of the embeddings; 0 while the index does not exist."""
+
+    @abstractmethod
+    def create(
+        self, dimension: int, *, embedding_model: str = "", probe: Sequence[float] = ()
+    ) -> None:
+        """Create the index; where it is there, raise StoreError if another model made it.
+
+        `probe` is the model's embedding of a fixed text, by which the model is recognised.
+        """
+
+    @abstractmethod
+    def check(self, passage: PassageRow) -> None:
+        """Raise GraphRAGValueError if the passage, apart from its embedding, cannot be stored."""
+
+    @abstractmethod
+    def missing(
+        self, *, entities: Sequence[str] = (), relations: Sequence[str] = ()
+    ) -> tuple[set[str], set[str]]:
+        """Return those of the ids that are not stored: what has to be embedded and written."""
 
     @abstractmethod
     def upsert(self, batch: Batch) -> None:
         """Write entities, then relations, then passages; all, or an error after which to retry.
 
         The spelling first written of an entity or relation stays.
+
+        Raises
+        ------
+        StaleBatchError
+            Before anything is written, if an entity or relation that the batch relies on is
+            neither in it nor in the store.
         """
 
     @abstractmethod
@@ -189,12 +225,38 @@ class GraphIndexStore(ABC):
         """Take in what other writers wrote; return whether anything had changed."""
 
     @abstractmethod
+    def flush(self) -> None:
+        """Make what was written fast to search and to open; called at the end of a bulk."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Flush and let go of what the store holds open."""
+
+    @abstractmethod
+    def passage_vector_store(self) -> BasePydanticVectorStore:
+        """Return a plain LlamaIndex vector store over the same passages."""
+
+    @abstractmethod
     def vacuum(self) -> dict[str, int]:
         """Remove relations that no passage holds and entities without a relation; counts."""
 
     @abstractmethod
     def stats(self) -> dict[str, int]:
         """Return passages, entities, relations, orphan_entities and orphan_relations."""
+
+    async def acreate(
+        self, dimension: int, *, embedding_model: str = "", probe: Sequence[float] = ()
+    ) -> None:
+        """Async twin of `create`."""
+        await asyncio.to_thread(
+            self.create, dimension, embedding_model=embedding_model, probe=probe
+        )
+
+    async def amissing(
+        self, *, entities: Sequence[str] = (), relations: Sequence[str] = ()
+    ) -> tuple[set[str], set[str]]:
+        """Async twin of `missing`."""
+        return await asyncio.to_thread(self.missing, entities=entities, relations=relations)
 
     async def aupsert(self, batch: Batch) -> None:
         """Async twin of `upsert`."""
@@ -236,6 +298,14 @@ class GraphIndexStore(ABC):
     ) -> tuple[Mapping[str, Vectors], Mapping[str, Vectors]]:
         """Async twin of `get_vectors`."""
         return await asyncio.to_thread(self.get_vectors, entities=entities, relations=relations)
+
+    async def aflush(self) -> None:
+        """Async twin of `flush`."""
+        await asyncio.to_thread(self.flush)
+
+    async def arefresh(self) -> bool:
+        """Async twin of `refresh`."""
+        return await asyncio.to_thread(self.refresh)
 
     async def apermitted(self, filters: MetadataFilters) -> frozenset[str]:
         """Async twin of `permitted`."""

@@ -24,7 +24,9 @@ from llama_index_graph_rag.stores.base import (
     GraphIndexStore,
     Hits,
     Limits,
+    PassageRow,
     SearchResult,
+    StaleBatchError,
     StoredPassage,
     Vectors,
 )
@@ -150,6 +152,11 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
         return self.about is not None
 
     @property
+    def dimension(self) -> int:
+        """Length of the embeddings; 0 while the index does not exist."""
+        return self.about.dimension if self.about else 0
+
+    @property
     def _opened(self) -> About:
         if self.about is None:
             raise StoreError(f"{self!r} holds no index yet; build one, or check uri and prefix")
@@ -229,18 +236,27 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
         asks to write the batch again, which is safe: every id is a content hash.
         """
         dimension = self._opened.dimension
-        rows = {
-            self.collections.entities: [layout.entity_row(r, dimension) for r in batch.entities],
-            self.collections.relations: [
-                layout.relation_row(r, dimension) for r in batch.relations
-            ],
-            self.collections.passages: [layout.passage_row(r, dimension) for r in batch.passages],
-        }
-        if not any(rows.values()):
-            return
+        entities = {row.id: layout.entity_row(row, dimension) for row in batch.entities}
+        relations = {row.id: layout.relation_row(row, dimension) for row in batch.relations}
+        passages = [layout.passage_row(row, dimension) for row in batch.passages]
         with self._lock:
+            self._check_references(batch)
+            # The spelling first written stays.
+            for rows, known in (
+                (entities, self._snapshot.entity_rows(list(entities))),
+                (relations, self._snapshot.relation_rows(list(relations))),
+            ):
+                for id in [id for id, row in zip(rows, known) if row >= 0]:
+                    del rows[id]
+            rows_of = {
+                self.collections.entities: list(entities.values()),
+                self.collections.relations: list(relations.values()),
+                self.collections.passages: passages,
+            }
+            if not any(rows_of.values()):
+                return
             self._meta.bump()
-            for collection, part in rows.items():
+            for collection, part in rows_of.items():
                 self.connection.write(collection, part)
                 self._unflushed += len(part)
             self._meta.bump()
@@ -260,6 +276,21 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
                     for row in batch.passages
                 ],
             )
+
+    def check(self, passage: PassageRow) -> None:
+        """Raise GraphRAGValueError if the passage is over Milvus's limits."""
+        layout.passage_fields(passage)
+
+    def _check_references(self, batch: Batch) -> None:
+        entities = {id for row in batch.relations for id in (row.subject_id, row.object_id)}
+        relations = {id for row in batch.passages for id in row.relation_ids}
+        entities -= {row.id for row in batch.entities}
+        relations -= {row.id for row in batch.relations}
+        snapshot = self._snapshot
+        if len(rows := snapshot.entity_rows(list(entities))) and rows.min() < 0:
+            raise StaleBatchError(f"a relation of the batch joins entities that {self!r} lacks")
+        if len(rows := snapshot.relation_rows(list(relations))) and rows.min() < 0:
+            raise StaleBatchError(f"a passage of the batch states relations that {self!r} lacks")
 
     def missing(
         self, *, entities: Sequence[str] = (), relations: Sequence[str] = ()

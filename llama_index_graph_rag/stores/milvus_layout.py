@@ -119,7 +119,14 @@ def relation_row(row: RelationRow, dimension: int) -> Row:
 
 
 def passage_row(row: PassageRow, dimension: int) -> Row:
-    """Return a passage as MilvusVectorStore lays it out, with the fields of ours beside.
+    """Return a passage as Milvus takes it; see `passage_fields`."""
+    fields = passage_fields(row)
+    fields["embedding"] = _vector(row.embedding, dimension, row.node.node_id)
+    return fields
+
+
+def passage_fields(row: PassageRow) -> Row:
+    """Return a passage as MilvusVectorStore lays it out, with fields of ours, less its vector.
 
     Raises
     ------
@@ -153,7 +160,6 @@ def passage_row(row: PassageRow, dimension: int) -> Row:
     entry["id"] = _varchar(node.node_id, "passage id")
     entry["doc_id"] = _varchar(str(doc_id), "document id")
     entry["text"] = text
-    entry["embedding"] = _vector(row.embedding, dimension, node.node_id)
     return entry
 
 

@@ -1,0 +1,132 @@
+"""RelationsToPassages: from relation nodes to the passages that state them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from pydantic import ConfigDict, PrivateAttr
+
+from llama_index_graph_rag.graph.select import passages_of_relation
+from llama_index_graph_rag.query_state import QueryState, RelationNodeWithScore
+from llama_index_graph_rag.steps import Process, adrive, call, drive
+from llama_index_graph_rag.stores.base import GraphIndexStore, StoredPassage
+from llama_index_graph_rag.trace import GraphNodeWithScore, RelationUse
+
+logger = logging.getLogger("llama_index_graph_rag")
+dispatcher = get_dispatcher(__name__)
+
+
+class RelationsToPassages(BaseNodePostprocessor):
+    """Turns chosen relation nodes into passages, and fills up with the question's ranking.
+
+    Parameters
+    ----------
+    store
+        The store that the relations came from.
+    similarity_top_k
+        Passages to return. Default: as many as the retriever was asked for, or 5.
+    max_passages_per_relation
+        Passages that one relation may bring where the question's state is lost. Default 2.
+
+    Notes
+    -----
+    The relation nodes of a RelationRetriever carry the state of their question. Where another
+    postprocessor rebuilt the nodes, that is lost: relations still become passages, in their
+    order, without the fill, and a warning says so. No call to Milvus in the first case, one in
+    the second.
+
+    Examples
+    --------
+    >>> from llama_index_graph_rag.stores.milvus import MilvusGraphStore
+    >>> import tempfile
+    >>> store = MilvusGraphStore(tempfile.mkdtemp() + "/demo.db")
+    >>> RelationsToPassages(store).postprocess_nodes([])
+    []
+    >>> store.close()
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    similarity_top_k: int | None = None
+    max_passages_per_relation: int = 2
+    _store: GraphIndexStore = PrivateAttr()
+
+    def __init__(self, store: GraphIndexStore, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._store = store
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name of the class."""
+        return "RelationsToPassages"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return drive(self._process(nodes))
+
+    @dispatcher.span
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return await adrive(self._process(nodes))
+
+    def _process(self, nodes: Sequence[NodeWithScore]) -> Process[list[NodeWithScore]]:
+        if not nodes:
+            return []
+        state = next(
+            (node.state for node in nodes if isinstance(node, RelationNodeWithScore)), None
+        )
+        if state is None:
+            return (yield from self._without_state(nodes))
+        return self._with_state(nodes, state)
+
+    def _with_state(self, nodes: Sequence[NodeWithScore], state: QueryState) -> list[NodeWithScore]:
+        if any(isinstance(node, RelationNodeWithScore) and node.undecided for node in nodes):
+            chosen: list[int] = []
+        else:
+            rows = state.graph.relation_rows([node.node.node_id for node in nodes])
+            chosen = [row for row in rows.tolist() if row >= 0]
+        selected = state.select(chosen)
+        return state.nodes(selected[: self.similarity_top_k])
+
+    def _without_state(self, nodes: Sequence[NodeWithScore]) -> Process[list[NodeWithScore]]:
+        logger.warning(
+            "RelationsToPassages: the relation nodes were rebuilt on the way and have lost their "
+            "question's state; their passages are returned without filling up"
+        )
+        graph = self._store.snapshot()
+        texts = {node.node.node_id: node.node.get_content() for node in nodes}
+        wanted: dict[int, str] = {}
+        for id, relation in zip(texts, graph.relation_rows(list(texts)).tolist()):
+            if relation < 0:
+                logger.warning("RelationsToPassages: node %r is no relation of the store", id)
+                continue
+            limit = self.max_passages_per_relation
+            for row in passages_of_relation(graph, relation, {}, limit=limit):
+                wanted.setdefault(row, id)
+        rows = list(wanted)[: self.similarity_top_k or 5]
+        ids = graph.passage_ids(rows)
+        passages: list[StoredPassage] = yield from call(
+            self._store.get_passages, self._store.aget_passages, ids
+        )
+        brought_by = dict(zip(ids, (wanted[row] for row in rows)))
+        return [
+            GraphNodeWithScore(
+                node=passage.node,
+                score=1 / (1 + place),
+                relations=(
+                    RelationUse(
+                        brought_by[passage.node.node_id],
+                        texts[brought_by[passage.node.node_id]],
+                        1.0,
+                    ),
+                ),
+            )
+            for place, passage in enumerate(passages)
+        ]

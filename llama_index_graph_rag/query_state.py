@@ -1,0 +1,188 @@
+"""The state of one question, and how it rides on relation nodes from retriever to postprocessor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from llama_index.core.schema import NodeWithScore, TextNode
+from numpy.typing import NDArray
+from pydantic import PrivateAttr
+
+from llama_index_graph_rag.graph.ranking.base import Ranked, Recall
+from llama_index_graph_rag.graph.select import (
+    Selected,
+    passages_of_relation,
+    places,
+    select_passages,
+)
+from llama_index_graph_rag.graph.snapshot import GraphSnapshot
+from llama_index_graph_rag.stores.base import StoredPassage
+from llama_index_graph_rag.trace import GraphNodeWithScore, RelationUse, RetrievalTrace, TracedHit
+
+
+@dataclass(slots=True)
+class GraphRAGTrace(RetrievalTrace):
+    """The record of one retrieval of passages through the graph.
+
+    Attributes
+    ----------
+    entities
+        The question's entities that the graph knows, with their weights.
+    relations, passages
+        The nearest to the question, with similarities (the first 50 each).
+    expansion
+        Number of relations reached at each degree.
+    candidates
+        The relations that stood for choice, in the order shown.
+    reasoning, llm_answer
+        What the relation reranker said, parsed and raw.
+    chosen
+        The relations it chose, best first.
+    results
+        The passages returned, what brought each (``chosen``, ``ranking`` or ``dense``), and the
+        relations named with it.
+    """
+
+    entities: list[TracedHit] = field(default_factory=list)
+    relations: list[TracedHit] = field(default_factory=list)
+    passages: list[TracedHit] = field(default_factory=list)
+    expansion: dict[int, int] = field(default_factory=dict)
+    candidates: list[TracedHit] = field(default_factory=list)
+    reasoning: str = ""
+    llm_answer: str = ""
+    chosen: list[TracedHit] = field(default_factory=list)
+    results: list[TracedResult] = field(default_factory=list)
+
+
+class TracedResult(NamedTuple):
+    """A passage that was returned and what brought it."""
+
+    id: str
+    score: float
+    origin: str
+    relations: tuple[RelationUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A relation that stands for choice: its row, id, text as a passage spells it, relevance."""
+
+    row: int
+    id: str
+    text: str
+    relevance: float
+
+
+@dataclass(slots=True)
+class QueryState:
+    """What one question has found so far; rows refer to `graph`.
+
+    Attributes
+    ----------
+    graph
+        The snapshot that the whole question works on.
+    recall, ranked
+        What was recalled, and the ranking made of it.
+    candidates
+        Relations for a reranker, in recall order.
+    pool
+        Passages fetched already, by row.
+    top_k, per_relation, dense_fill
+        How passages are selected; see `select_passages`.
+    trace
+        The record.
+    """
+
+    graph: GraphSnapshot
+    recall: Recall
+    ranked: Ranked
+    trace: GraphRAGTrace
+    top_k: int
+    per_relation: int
+    dense_fill: bool
+    candidates: list[Candidate] = field(default_factory=list)
+    pool: dict[int, StoredPassage] = field(default_factory=dict)
+
+    @property
+    def permitted(self) -> NDArray[np.bool_] | None:
+        """Mask over passages, None where all are permitted."""
+        return self.recall.permitted
+
+    def select(self, chosen: Sequence[int]) -> list[Selected]:
+        """Return the passages of the answer, given the rows of the chosen relations."""
+        return select_passages(
+            self.graph,
+            chosen=chosen,
+            ranked=self.ranked.passages,
+            dense=self.recall.passages,
+            relevant=self.ranked.relations.rows,
+            top_k=self.top_k,
+            per_relation=self.per_relation,
+            dense_fill=self.dense_fill,
+            permitted=self.permitted,
+        )
+
+    def of_relations(self, rows: Sequence[int]) -> list[int]:
+        """Return the passages that a choice among these relations may bring."""
+        place = places(self.ranked.passages, self.recall.passages)
+        return [
+            passage
+            for row in rows
+            for passage in passages_of_relation(
+                self.graph, row, place, limit=self.per_relation, permitted=self.permitted
+            )
+        ]
+
+    def nodes(self, selected: Sequence[Selected]) -> list[NodeWithScore]:
+        """Return fresh nodes for what was selected, and write the results into the trace."""
+        texts = {candidate.row: candidate.text for candidate in self.candidates}
+        relevance = dict(
+            zip(self.ranked.relations.rows.tolist(), self.ranked.relations.scores.tolist())
+        )
+        nodes: list[NodeWithScore] = []
+        self.trace.results = []
+        for item in selected:
+            passage = self.pool.get(item.row)
+            if passage is None:
+                (id,) = self.graph.passage_ids([item.row])
+                self.trace.dropped.append(f"passage {id!r}: deleted since by another writer")
+                continue
+            spelled = {
+                id: mention.triplet.text
+                for id, mention in zip(passage.relation_ids, passage.mentions)
+            }
+            uses = tuple(
+                RelationUse(id, texts.get(row) or spelled.get(id, ""), relevance.get(row, 0.0))
+                for row, id in zip(item.relations, self.graph.relation_ids(item.relations))
+            )
+            nodes.append(GraphNodeWithScore(node=passage.node, score=item.score, relations=uses))
+            self.trace.results.append(
+                TracedResult(passage.node.node_id, item.score, item.origin, uses)
+            )
+        return nodes
+
+
+class RelationNodeWithScore(NodeWithScore):
+    """A relation as a node, with the state of the question that found it.
+
+    `undecided` says that a reranker failed and the order is still that of the recall.
+    """
+
+    undecided: bool = False
+    _state: QueryState | None = PrivateAttr(default=None)
+
+    @classmethod
+    def from_candidate(cls, candidate: Candidate, state: QueryState) -> RelationNodeWithScore:
+        """Make the node of one candidate."""
+        node = TextNode(id_=candidate.id, text=candidate.text)
+        relation = cls(node=node, score=candidate.relevance)
+        relation._state = state
+        return relation
+
+    @property
+    def state(self) -> QueryState | None:
+        """The state of the question that found it; lost where other code rebuilt the wrapper."""
+        return self._state

@@ -1,0 +1,289 @@
+"""From passages with triplets to rows of a store: checked, embedded once, written in batches."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, TextNode
+from tqdm.auto import tqdm
+
+from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
+from llama_index_graph_rag.extractors.evidence import locate
+from llama_index_graph_rag.extractors.node_triplets import strip_graph_metadata
+from llama_index_graph_rag.identity import clean_text, content_hash
+from llama_index_graph_rag.steps import Process, call
+from llama_index_graph_rag.stores.base import (
+    Batch,
+    EntityRow,
+    GraphIndexStore,
+    PassageRow,
+    RelationRow,
+    StaleBatchError,
+)
+from llama_index_graph_rag.triplets import InvalidTriplet, Mention, Triplet, unique_triplets
+
+logger = logging.getLogger("llama_index_graph_rag")
+
+PROBE_TEXT = "Leonhard Euler was a student of Johann Bernoulli."
+"""The fixed text whose embedding tells one embedding model from another."""
+BATCH_PASSAGES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage that is ready to be embedded and written."""
+
+    node: TextNode
+    mentions: tuple[Mention, ...]
+    relation_ids: tuple[str, ...]
+    content_hash: str
+    document_hash: str
+    embedding: list[float] | None = None
+
+    @property
+    def text(self) -> str:
+        """What is embedded: the text with the metadata that an embedder may see."""
+        return self.node.get_content(metadata_mode=MetadataMode.EMBED)
+
+    def row(self, embedding: Sequence[float]) -> PassageRow:
+        """Return the row to write."""
+        return PassageRow(
+            node=self.node,
+            embedding=embedding,
+            relation_ids=self.relation_ids,
+            mentions=self.mentions,
+            content_hash=self.content_hash,
+            document_hash=self.document_hash,
+        )
+
+
+@dataclass(slots=True)
+class WriteReport:
+    """What came of a write.
+
+    Attributes
+    ----------
+    written, unchanged
+        Passages written, and passages that were there already with the same content.
+    embedded
+        Texts that were embedded.
+    invalid
+        Triplets left out, with the reason.
+    """
+
+    written: int = 0
+    unchanged: int = 0
+    embedded: int = 0
+    invalid: list[InvalidTriplet] = field(default_factory=list)
+
+
+def prepare(
+    node: BaseNode, triplets: Sequence[object], *, document_hash: str = ""
+) -> tuple[Passage, list[InvalidTriplet]]:
+    """Return a passage ready to be embedded, and the triplets that were left out.
+
+    The node is copied: graph metadata and embedding are taken off the copy.
+
+    Raises
+    ------
+    GraphRAGTypeError
+        If the node holds no text, or a triplet is not three strings.
+    GraphRAGValueError
+        If a triplet part is too long.
+    """
+    valid, invalid = unique_triplets(triplets)
+    copy = _text_node(strip_graph_metadata(node))
+    embedding = copy.embedding
+    copy.embedding = None
+    mentions = tuple(locate(copy.text, valid)) if valid else ()
+    # Metadata may hold a value twice equal but of another kind (1, True): JSON tells them apart.
+    metadata = json.dumps(copy.metadata, sort_keys=True, default=str, ensure_ascii=False)
+    stated = [f"{m.triplet!r}{m.start}{m.end}" for m in mentions]
+    passage = Passage(
+        node=copy,
+        mentions=mentions,
+        relation_ids=tuple(mention.triplet.id for mention in mentions),
+        content_hash=content_hash(copy.text, metadata, copy.ref_doc_id or "", *stated),
+        document_hash=document_hash,
+        embedding=embedding,
+    )
+    return passage, invalid
+
+
+def prepare_all(
+    nodes: Sequence[BaseNode], triplets: Sequence[Sequence[object]]
+) -> tuple[list[Passage], list[InvalidTriplet]]:
+    """Prepare nodes side by side with their triplets, each id once.
+
+    Raises
+    ------
+    GraphRAGValueError
+        If the lengths differ, or one id stands for two contents.
+    """
+    if len(nodes) != len(triplets):
+        raise GraphRAGValueError(
+            f"{len(nodes)} nodes but {len(triplets)} lists of triplets; triplets[i] are those of "
+            "nodes[i], an empty list where there are none"
+        )
+    passages: dict[str, Passage] = {}
+    invalid: list[InvalidTriplet] = []
+    for node, of_node in zip(nodes, triplets):
+        if isinstance(of_node, (str, bytes)) or not isinstance(of_node, Sequence):
+            raise GraphRAGTypeError(
+                f"the triplets of node {node.node_id!r} are a {type(of_node).__name__}, "
+                "not a list of (subject, predicate, object)"
+            )
+        passage, left_out = prepare(node, of_node)
+        invalid += left_out
+        known = passages.setdefault(passage.node.node_id, passage)
+        if known.content_hash != passage.content_hash:
+            raise GraphRAGValueError(
+                f"node id {passage.node.node_id!r} is given twice with different content; "
+                "give each passage an id of its own"
+            )
+    return list(passages.values()), invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Embeds what a store does not hold yet, and writes it."""
+
+    store: GraphIndexStore
+    embed_model: Callable[[], BaseEmbedding]
+
+    def write(
+        self,
+        passages: Sequence[Passage],
+        report: WriteReport,
+        *,
+        show_progress: bool = False,
+    ) -> Process[None]:
+        """Write passages in batches; each batch commits, so that a new start skips it."""
+        snapshot = self.store.snapshot()
+        fresh = [
+            passage
+            for passage in passages
+            if snapshot.content_hash(passage.node.node_id) != passage.content_hash
+            or (
+                passage.document_hash
+                and snapshot.document_hash(passage.node.ref_doc_id or "") != passage.document_hash
+            )
+        ]
+        report.unchanged += len(passages) - len(fresh)
+        for passage in fresh:
+            self.store.check(passage.row(()))
+        yield from self._create()
+        bar = tqdm(total=len(fresh), desc="Indexing passages", disable=not show_progress)
+        with bar:
+            for batch in _batches(fresh):
+                yield from self._write_batch(batch, report)
+                bar.update(len(batch))
+
+    def _create(self) -> Process[None]:
+        if self.store.dimension:
+            return
+        model = self.embed_model()
+        probe = yield from call(model.get_text_embedding, model.aget_text_embedding, PROBE_TEXT)
+        yield from call(
+            self.store.create,
+            self.store.acreate,
+            len(probe),
+            embedding_model=model.model_name,
+            probe=probe,
+        )
+
+    def _write_batch(self, batch: Sequence[Passage], report: WriteReport) -> Process[None]:
+        first: dict[str, Triplet] = {}
+        names: dict[str, str] = {}
+        for passage in batch:
+            for id, mention in zip(passage.relation_ids, passage.mentions):
+                triplet = first.setdefault(id, mention.triplet)
+                names.setdefault(triplet.subject_id, triplet.subject)
+                names.setdefault(triplet.object_id, triplet.object)
+        embeddings: dict[str, Sequence[float]] = {}
+        while True:
+            missing = yield from call(
+                self.store.missing, self.store.amissing, entities=list(names), relations=list(first)
+            )
+            entities = [id for id in names if id in missing[0]]
+            relations = [id for id in first if id in missing[1]]
+            texts = [
+                *(names[id] for id in entities),
+                *(first[id].text for id in relations),
+                *(passage.text for passage in batch if passage.embedding is None),
+            ]
+            wanted = [text for text in dict.fromkeys(texts) if text not in embeddings]
+            if wanted:
+                vectors = yield from self._embed(wanted)
+                report.embedded += len(wanted)
+                embeddings.update(zip(wanted, vectors))
+            rows = Batch(
+                entities=[EntityRow(id, names[id], embeddings[names[id]]) for id in entities],
+                relations=[
+                    RelationRow(
+                        id,
+                        first[id].subject_id,
+                        first[id].object_id,
+                        *first[id],
+                        embedding=embeddings[first[id].text],
+                    )
+                    for id in relations
+                ],
+                passages=[
+                    passage.row(passage.embedding or embeddings[passage.text]) for passage in batch
+                ],
+            )
+            try:
+                yield from call(self.store.upsert, self.store.aupsert, rows)
+            except StaleBatchError as error:
+                # Another thread deleted what this batch relies on while it was being embedded.
+                logger.debug("%s; embedding what is missing now", error)
+                continue
+            report.written += len(batch)
+            return
+
+    def _embed(self, texts: list[str]) -> Process[list[list[float]]]:
+        model = self.embed_model()
+        vectors = yield from call(
+            model.get_text_embedding_batch, model.aget_text_embedding_batch, texts
+        )
+        if len(vectors) != len(texts):
+            raise GraphRAGValueError(
+                f"the embedding model {model.model_name!r} returned {len(vectors)} vectors for "
+                f"{len(texts)} texts; use a model that returns one each"
+            )
+        return [list(vector) for vector in vectors]
+
+
+def _batches(passages: Sequence[Passage]) -> Iterator[Sequence[Passage]]:
+    for start in range(0, len(passages), BATCH_PASSAGES):
+        yield passages[start : start + BATCH_PASSAGES]
+
+
+def _text_node(node: BaseNode) -> TextNode:
+    if isinstance(node, TextNode):
+        if node.text != clean_text(node.text):
+            node.set_content(clean_text(node.text))
+        return node
+    text = node.get_content(metadata_mode=MetadataMode.NONE)
+    if not isinstance(text, str):
+        raise GraphRAGTypeError(
+            f"node {node.node_id!r} is a {type(node).__name__} without text; give TextNodes"
+        )
+    return TextNode(
+        id_=node.node_id,
+        text=clean_text(text),
+        metadata=node.metadata,
+        excluded_embed_metadata_keys=node.excluded_embed_metadata_keys,
+        excluded_llm_metadata_keys=node.excluded_llm_metadata_keys,
+        relationships={
+            kind: related
+            for kind, related in node.relationships.items()
+            if kind != NodeRelationship.CHILD
+        },
+        embedding=node.embedding,
+    )
