@@ -129,8 +129,16 @@ class Incidence:
     @property
     def n_delta(self) -> int:
         """Number of entries written over the base matrices."""
-        parts = (self.entity_relations, self.relation_passages, self.passage_relations)
-        return sum(part.n_over for part in parts)
+        return sum(part.n_over for part in self._parts)
+
+    @property
+    def n_base(self) -> int:
+        """Number of entries of the base matrices."""
+        return sum(len(part.indices) for part in self._parts)
+
+    @property
+    def _parts(self) -> tuple[Adjacency, Adjacency, Adjacency]:
+        return self.entity_relations, self.relation_passages, self.passage_relations
 
     # --- rows ---
 

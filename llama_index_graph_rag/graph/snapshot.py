@@ -332,8 +332,10 @@ class GraphSnapshot:
 
     def _is_worth_merging(self) -> bool:
         tails = len(self.entities.tail) + len(self.relations.tail) + len(self.passages.keys.tail)
-        base = self.n_relations + self.n_passages + self.n_entities
-        return tails + self.incidence.n_delta > max(MERGE_LEAST, MERGE_FRACTION * base)
+        rows = self.n_entities + self.n_relations + self.n_passages
+        return tails > max(MERGE_LEAST, MERGE_FRACTION * rows) or self.incidence.n_delta > max(
+            MERGE_LEAST, 2 * MERGE_FRACTION * self.incidence.n_base
+        )
 
     def merged(self) -> GraphSnapshot:
         """Return the same graph in one piece, rows in the order of ids, without dead rows."""

@@ -236,11 +236,34 @@ class TextTable(Sequence[str]):
         return self._get(row)
 
     def __iter__(self) -> Iterator[str]:
-        return (self._get(row) for row in range(len(self)))
+        return iter(self.take(np.arange(len(self), dtype=np.int32)))
 
     def take(self, rows: object) -> list[str]:
         """Return the texts of these rows."""
-        return [self._get(row) for row in row_array(rows).tolist()]
+        wanted = row_array(rows)
+        early = wanted < len(self.offsets) - 1
+        buffer, offsets = self._gather(wanted[early])
+        data, bounds = buffer.tobytes(), offsets.tolist()
+        found = (
+            data[start:end].decode("utf-8", "surrogatepass")
+            for start, end in zip(bounds, bounds[1:])
+        )
+        if early.all():
+            return list(found)
+        n_base = len(self.offsets) - 1
+        return [
+            next(found) if is_early else self.tail[row - n_base]
+            for row, is_early in zip(wanted.tolist(), early)
+        ]
+
+    def _gather(self, rows: Rows) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        starts = self.offsets[rows]
+        lengths = self.offsets[rows + np.int64(1)] - starts
+        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        at = np.repeat(starts - offsets[:-1], lengths)
+        at += np.arange(offsets[-1])
+        return self.buffer[at], offsets
 
     def appended(self, texts: Iterable[str]) -> TextTable:
         """Return a table with these texts after the present rows."""
@@ -249,11 +272,8 @@ class TextTable(Sequence[str]):
     def packed(self, rows: Rows) -> TextTable:
         """Return a table of these rows alone, in this order, without a tail."""
         late = TextTable.pack(self.tail)
-        buffer = np.concatenate([self.buffer, late.buffer])
-        offsets = np.concatenate([self.offsets, late.offsets[1:] + self.offsets[-1]])
-        starts, ends = offsets[rows], offsets[rows.astype(np.int64) + 1]
-        packed = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum(ends - starts, out=packed[1:])
-        at = np.repeat(starts - packed[:-1], ends - starts)
-        at += np.arange(packed[-1])
-        return TextTable(buffer[at], packed)
+        whole = TextTable(
+            np.concatenate([self.buffer, late.buffer]),
+            np.concatenate([self.offsets, late.offsets[1:] + self.offsets[-1]]),
+        )
+        return TextTable(*whole._gather(rows))
