@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from llama_index_graph_rag.errors import GraphRAGValueError
+
 if TYPE_CHECKING:
     from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 
 Rows = NDArray[np.int32]
 Scores = NDArray[np.float32]
 Vectors = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,52 @@ class Scored:
 
     rows: Rows
     scores: Scores
+
+
+def top_rows(mass: NDArray[np.floating], ranks: Rows, limit: int | None = None) -> Scored:
+    """Return the rows with a positive mass, most first, ties by `ranks`.
+
+    Parameters
+    ----------
+    mass
+        One number a row, shape (n,).
+    ranks
+        Place of each row in the order by which ties are broken, shape (n,).
+    limit
+        At most so many; None gives all.
+
+    Examples
+    --------
+    >>> top_rows(np.array([0.0, 0.2, 0.5, 0.2]), np.array([0, 2, 1, 3], np.int32), 2).rows
+    array([2, 1], dtype=int32)
+    """
+    rows = np.flatnonzero(mass > 0)
+    if limit is not None and limit < len(rows):
+        least = np.partition(mass[rows], len(rows) - limit)[len(rows) - limit]
+        rows = rows[mass[rows] >= least]
+    order = np.lexsort((ranks[rows], -mass[rows]))[:limit]
+    rows = rows[order]
+    return Scored(rows.astype(np.int32), mass[rows].astype(np.float32))
+
+
+def first(scored: Scored, limit: int) -> Scored:
+    """Return the first `limit` of `scored`."""
+    return Scored(scored.rows[:limit], scored.scores[:limit])
+
+
+def check_range(owner: object, least: float, most: float | None, *names: str) -> None:
+    """Check that these attributes of `owner` are numbers from `least` to `most`.
+
+    Raises
+    ------
+    GraphRAGValueError
+        If one is not.
+    """
+    for name in names:
+        value = getattr(owner, name)
+        if not value >= least or (most is not None and not value <= most):
+            limits = f"at least {least}" if most is None else f"from {least} to {most}"
+            raise GraphRAGValueError(f"{name}={value!r} is not a number {limits}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +103,7 @@ class Recall:
     relations: Scored
     passages: Scored
     entities: Scored
-    permitted: NDArray[np.bool_] | None = None
+    permitted: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True)
