@@ -222,7 +222,7 @@ class Relevance:
         if not len(self._rows):
             return np.zeros(len(rows), dtype=np.float32)
         at = np.minimum(np.searchsorted(self._rows, rows), len(self._rows) - 1)
-        return np.where(self._rows[at] == rows, self._scores[at], np.float32(0))
+        return np.where(self._rows[at] == rows, self._scores[at], 0).astype(np.float32)
 
 
 def _units(vectors: Vectors) -> Vectors:

@@ -12,7 +12,7 @@ from llama_index.core.schema import QueryBundle
 from llama_index.core.vector_stores import MetadataFilters
 
 from llama_index_graph_rag.extractors.query import EntityExtractor, QueryEntities
-from llama_index_graph_rag.graph.incidence import Mask
+from llama_index_graph_rag.graph.adjacency import Mask
 from llama_index_graph_rag.graph.ranking.base import Recall, Rows, Scored
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 from llama_index_graph_rag.query_state import GraphRAGTrace

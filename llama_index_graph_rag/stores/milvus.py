@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llama_index.core.vector_stores import MetadataFilters
@@ -216,6 +216,7 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
         from llama_index.vector_stores.milvus import MilvusVectorStore
 
         about, connection = self._opened, self.connection
+        options: dict[str, Any] = {"db_name": connection.db_name} if connection.db_name else {}
         return MilvusVectorStore(
             uri=connection.uri,
             token=connection.token,
@@ -223,8 +224,7 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
             dim=about.dimension,
             similarity_metric=about.metric,
             upsert_mode=True,
-            use_async_client=False,
-            **({"db_name": connection.db_name} if connection.db_name else {}),
+            **options,
         )
 
     # --- writing --------------------------------------------------------------------------------

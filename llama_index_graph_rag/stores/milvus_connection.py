@@ -12,12 +12,14 @@ from pymilvus.exceptions import MilvusException
 from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
 from llama_index_graph_rag.stores import milvus_layout as layout
 from llama_index_graph_rag.stores.base import Hits, Vectors
-from llama_index_graph_rag.stores.milvus_filters import ids_expression
+from llama_index_graph_rag.stores.milvus_filters import ids_expression, quote
 
 T = TypeVar("T")
 
 MAX_WINDOW = 16_384
 """Most rows that a Milvus server gives in one search or query."""
+SCAN_PAGE = 4_096
+"""Rows a page of a scan on a server; a page comes in the order of the key's bytes."""
 MAX_IDS = 1_000
 """Most ids in one filter; more are asked for in several calls."""
 
@@ -69,7 +71,7 @@ class MilvusConnection:
 
     def has(self, collection: str) -> bool:
         """Return whether the collection exists."""
-        return self.call("look", lambda: self.client.has_collection(collection))
+        return bool(self.call("look", lambda: self.client.has_collection(collection)))
 
     def load(self, collection: str) -> None:
         """Make a collection searchable: one reopened by a new process is not."""
@@ -194,19 +196,15 @@ class MilvusConnection:
             if limit := int(count[0]["count(*)"]):
                 yield self.query(collection, where, fields, limit)
             return
-        iterator = self.call(
-            "scan",
-            lambda: self.client.query_iterator(
-                collection,
-                batch_size=4_096,
-                filter=where,
-                output_fields=list(fields),
-                consistency_level="Session",
-            ),
-        )
-        while page := self.call("scan", iterator.next):
+        # Not query_iterator: it fails on keys with quotes or newlines and sleeps at its start.
+        page = self.query(collection, where or "id >= \"\"", fields, SCAN_PAGE)
+        while page:
             yield page
-        iterator.close()
+            if len(page) < SCAN_PAGE:
+                return
+            last = max(str(row["id"]).encode() for row in page).decode()
+            after = f"id > {quote(last)}"
+            page = self.query(collection, f"({where}) and {after}" if where else after, fields, SCAN_PAGE)
 
     def close(self) -> None:
         """Close the connection and let go of a Milvus Lite file."""
