@@ -40,17 +40,16 @@ def test_the_connection_takes_three_passages() -> None:
     demo = load_demo()
     left, right = CONNECTION
     assert not [node for node in demo.nodes if left in node.text and right in node.text]
-    chain = {left}
-    for steps in range(1, 9):  # breadth first over triplets, one a step
-        chain |= {
+    reached, steps = {left}, 0
+    while right not in reached:  # breadth first, one triplet a step
+        reached |= {
             name
             for triplets in demo.triplets
-            for s, _, o in triplets
-            if s in chain or o in chain
-            for name in (s, o)
+            for subject, _, object in triplets
+            if subject in reached or object in reached
+            for name in (subject, object)
         }
-        if right in chain:
-            break
+        steps += 1
     assert steps == 3
 
 
