@@ -19,8 +19,8 @@ from llama_index_graph_rag.extractors.query import (
     as_entity_extractor,
 )
 from llama_index_graph_rag.extractors.vocabulary import VocabularyEntityExtractor
-from llama_index_graph_rag.graph.ranking import get_ranking
-from llama_index_graph_rag.graph.ranking.base import Ranking
+
+from llama_index_graph_rag.graph.ranking import DEFAULT_RANKING, Ranking, get_ranking
 from llama_index_graph_rag.query_state import GraphRAGTrace
 from llama_index_graph_rag.retrievers.options import QueryOptions
 from llama_index_graph_rag.retrievers.query import GraphQuery
@@ -50,7 +50,7 @@ class GraphStoreRetriever(BaseRetriever):
         *,
         entity_extractor: EntityExtractor | NameFunction | None = VOCABULARY,
         embed_model: BaseEmbedding | None = None,
-        ranking: str | Ranking = "default",
+        ranking: str | Ranking = DEFAULT_RANKING,
         filters: MetadataFilters | None = None,
         options: QueryOptions,
         callback_manager: CallbackManager | None = None,

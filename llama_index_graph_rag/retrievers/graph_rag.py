@@ -13,7 +13,7 @@ from llama_index.core.vector_stores import MetadataFilters
 
 from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.extractors.query import EntityExtractor, NameFunction
-from llama_index_graph_rag.graph.ranking.base import Ranking
+from llama_index_graph_rag.graph.ranking import DEFAULT_RANKING, Ranking
 from llama_index_graph_rag.postprocessors.relation_rerank import LLMRelationRerank, RelationChoice
 from llama_index_graph_rag.query_state import GraphRAGTrace, QueryState
 from llama_index_graph_rag.retrievers.base import VOCABULARY, GraphStoreRetriever
@@ -107,7 +107,7 @@ max_expanded_relations, max_passages_per_relation
         relation_reranker: LLMRelationRerank | None = None,
         entity_extractor: EntityExtractor | NameFunction | None = VOCABULARY,
         embed_model: BaseEmbedding | None = None,
-        ranking: str | Ranking = "default",
+        ranking: str | Ranking = DEFAULT_RANKING,
         similarity_top_k: int = 5,
         degree: int = 1,
         entity_top_k: int = 3,

@@ -7,7 +7,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores import MetadataFilters
 
 from llama_index_graph_rag.extractors.query import EntityExtractor, NameFunction
-from llama_index_graph_rag.graph.ranking.base import Ranking
+from llama_index_graph_rag.graph.ranking import DEFAULT_RANKING, Ranking
 from llama_index_graph_rag.query_state import GraphRAGTrace, RelationNodeWithScore
 from llama_index_graph_rag.retrievers.base import VOCABULARY, GraphStoreRetriever
 from llama_index_graph_rag.retrievers.options import QueryOptions
@@ -44,7 +44,7 @@ class RelationRetriever(GraphStoreRetriever):
         *,
         entity_extractor: EntityExtractor | NameFunction | None = VOCABULARY,
         embed_model: BaseEmbedding | None = None,
-        ranking: str | Ranking = "default",
+        ranking: str | Ranking = DEFAULT_RANKING,
         filters: MetadataFilters | None = None,
         options: QueryOptions | None = None,
     ) -> None:
