@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -245,8 +246,7 @@ class TextTable(Sequence[str]):
         buffer, offsets = self._gather(wanted[early])
         data, bounds = buffer.tobytes(), offsets.tolist()
         found = (
-            data[start:end].decode("utf-8", "surrogatepass")
-            for start, end in zip(bounds, bounds[1:])
+            data[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(bounds)
         )
         if early.all():
             return list(found)

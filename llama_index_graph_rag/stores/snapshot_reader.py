@@ -176,7 +176,7 @@ class SnapshotReader(GraphReader):
                 if row in stated:
                     near = similarity.get(row)
                     fact = replace(stated[row], similarity=near)
-                    key = (-1.0 if near is None else -near - 2, -fact.count, fact.predicate, id)
+                    key = (near is None, -(near or 0.0), -fact.count, fact.predicate, id)
                     found.append((key, fact))
             facts.extend(fact for _, fact in sorted(found, key=itemgetter(0))[:per_pair])
         return facts
@@ -314,4 +314,5 @@ def _foremost(
     last = order[limit - 1]
     nearer = nearness > nearness[last]
     tied = (nearness == nearness[last]) & (counts >= counts[last])
-    return rows[nearer | tied]
+    kept: Rows = rows[nearer | tied]
+    return kept
