@@ -104,30 +104,37 @@ class Walk:
 
 
 class _Whole:
-    """Steps by products with the incidence matrices."""
+    """Steps over every edge, by products with the incidence matrices in float32."""
 
     def __init__(self, graph: Incidence, permitted: Mask | None) -> None:
-        self.entity_relation = graph.entity_relation_matrix
-        self.passage_relation = graph.passage_relation_matrix
+        self.graph = graph
         self.permitted = permitted
-        held = np.ones(graph.n_passages) if permitted is None else permitted.astype(np.float64)
-        frequency = graph.relation_passage_matrix @ held
-        visible = frequency > 0
-        self.per_relation = _inverse(frequency)
-        self.per_entity = _inverse(self.entity_relation @ visible)
-        self.per_passage = _inverse(graph.passage_degree)
-        ends = np.where(graph.subjects == graph.objects, 1.0, 0.5)
-        self.per_end = np.where(visible, ends, 0.0)
+        self.entity_relation = graph.entity_relation_matrix
+        self.relation_passage = graph.relation_passage_matrix
+        self.passage_relation = graph.passage_relation_matrix
+        self.loops = np.flatnonzero(graph.subjects == graph.objects)
+        if permitted is None:
+            frequency, degree = graph.relation_frequency, graph.entity_degree
+        else:
+            frequency = self.relation_passage @ permitted.astype(np.float32)
+            degree = self.entity_relation @ (frequency > 0).astype(np.float32)
+        self.per_relation = _inverse(frequency).astype(np.float32)
+        self.per_entity = _inverse(degree).astype(np.float32)
+        self.per_passage = _inverse(graph.passage_degree).astype(np.float32)
+        self.per_end = np.where(frequency > 0, np.float32(0.5), np.float32(0))
+        self.per_end[self.loops] *= 2
 
     def advance(self, entities: Mass, passages: Mass) -> tuple[Mass, Mass]:
         """Return where the mass is after one step."""
-        half = 0.5 * (self.entity_relation.T @ (entities * self.per_entity))
-        whole = half + self.passage_relation.T @ (passages * self.per_passage)
-        at_entities = self.entity_relation @ (whole * self.per_end)
-        at_passages = self.passage_relation @ (half * self.per_relation)
+        going = 0.5 * self.per_entity * entities.astype(np.float32)
+        half = going[self.graph.subjects] + going[self.graph.objects]
+        half[self.loops] *= 0.5
+        whole = half + self.relation_passage @ (self.per_passage * passages.astype(np.float32))
+        at_entities = self.entity_relation @ (self.per_end * whole)
+        at_passages = self.passage_relation @ (self.per_relation * half)
         if self.permitted is not None:
             at_passages[~self.permitted] = 0
-        return at_entities, at_passages
+        return at_entities.astype(np.float64), at_passages.astype(np.float64)
 
 
 class _Local:
