@@ -1,0 +1,1 @@
+"""Measurements behind the figures in RESULTS.md; not part of the installed package."""
