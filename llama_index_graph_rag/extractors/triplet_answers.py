@@ -6,10 +6,10 @@ import csv
 import re
 from collections.abc import Iterator, Mapping
 
-import json_repair
-
 from llama_index_graph_rag.extractors.retry import UnusableAnswerError
+from llama_index_graph_rag.llm_output import read_json, without_thoughts
 
+_LISTS = ("triplets", "triples", "facts", "relations")
 _SUBJECT = ("subject", "subj", "head", "source", "from", "entity1", "entity_1", "s", "h")
 _PREDICATE = ("predicate", "pred", "relation", "relationship", "rel", "edge", "verb", "p", "r")
 _OBJECT = ("object", "obj", "tail", "target", "to", "entity2", "entity_2", "o", "t")
@@ -42,9 +42,9 @@ def parse_triplets(answer: str) -> list[object]:
     >>> parse_triplets("1. (Euler, lived in, Basel)")
     [('Euler', 'lived in', 'Basel')]
     """
-    value = _decode(answer)
+    value = read_json(answer, wanted=_LISTS).value
     found = read_triplets(value)
-    lines = _lines(answer)
+    lines = _lines(without_thoughts(answer))
     if _whole(found) or lines:
         return lines if len(lines) > _whole(found) else found
     # The empty list must have been written: a decoder makes one of a cut-off answer too.
@@ -54,10 +54,6 @@ def parse_triplets(answer: str) -> list[object]:
         return []
     shown = " ".join(answer.split())[:120]
     raise UnusableAnswerError(f"the LLM's answer holds no triplets: {shown!r}")
-
-
-def _decode(answer: str) -> object:
-    return json_repair.loads(answer)
 
 
 def _whole(found: list[object]) -> int:
