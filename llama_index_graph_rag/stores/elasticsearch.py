@@ -17,7 +17,12 @@ from llama_index_graph_rag.stores.base import GraphIndexStore
 from llama_index_graph_rag.stores.elasticsearch_connection import ElasticsearchConnection, Session
 from llama_index_graph_rag.stores.elasticsearch_documents import ElasticsearchRetriever
 from llama_index_graph_rag.stores.elasticsearch_reader import ElasticsearchReader
-from llama_index_graph_rag.stores.elasticsearch_rows import Indices, as_passages, check_vectors
+from llama_index_graph_rag.stores.elasticsearch_rows import (
+    Indices,
+    Passage,
+    as_passages,
+    check_vectors,
+)
 from llama_index_graph_rag.triplets import InvalidTriplet
 
 if TYPE_CHECKING:
@@ -143,8 +148,9 @@ class ElasticsearchStore(ElasticsearchReader):
     ) -> ElasticsearchStore:
         """Load an index of ours, such as one in Milvus, and return the store that holds it.
 
-        Mentions come with their sentences and relations with their vectors. The vectors of
-        passages stay behind: plain retrieval finds these passages by their words.
+        Mentions come with their sentences, entities as they are spelled there, and relations with
+        their vectors. The vectors of passages stay behind: plain retrieval finds these passages by
+        their words.
 
         Parameters
         ----------
@@ -163,18 +169,18 @@ class ElasticsearchStore(ElasticsearchReader):
                 f"index is a {type(index).__name__}; give a GraphRAGIndex or a GraphIndexStore"
             )
         store = cls(url, **options)
+        names = {key.id: key.text for page in source.scan_entities() for key in page}
         keys = [key.id for page in source.scan_passages() for key in page]
         parts = list(queries.chunks(keys, batch_size))
-        for part in get_tqdm_iterable(parts, show_progress, "Loading passages"):
+        for part in get_tqdm_iterable(parts, show_progress, "Writing passages"):
             passages = source.get_passages(part)
             relations = list(dict.fromkeys(id_ for one in passages for id_ in one.relation_ids))
             _, found = source.get_vectors(relations=relations)
-            store.add(
-                [passage.node for passage in passages],
-                [passage.mentions for passage in passages],
-                {id_: vector.tolist() for id_, vector in found.items()},
-                batch_size=batch_size,
+            checked, _ = as_passages(
+                [passage.node for passage in passages], [passage.mentions for passage in passages]
             )
+            vectors = {id_: vector.tolist() for id_, vector in found.items()}
+            store._write(checked, vectors, names)
         return store
 
     def __repr__(self) -> str:
@@ -217,11 +223,9 @@ class ElasticsearchStore(ElasticsearchReader):
         GraphRAGTypeError, GraphRAGValueError
             If anything cannot be stored; then nothing was written.
         """
-        return self._run(
-            lambda session: self._adding(
-                session, nodes, triplets, relation_embeddings or {}, batch_size, show_progress
-            )
-        )
+        passages, invalid = as_passages(nodes, triplets)
+        self._write(passages, relation_embeddings or {}, {}, batch_size, show_progress)
+        return invalid
 
     async def aadd(
         self,
@@ -233,11 +237,12 @@ class ElasticsearchStore(ElasticsearchReader):
         show_progress: bool = False,
     ) -> list[InvalidTriplet]:
         """Async twin of `add`."""
-        return await self._arun(
-            lambda session: self._adding(
-                session, nodes, triplets, relation_embeddings or {}, batch_size, show_progress
-            )
+        passages, invalid = as_passages(nodes, triplets)
+        vectors = relation_embeddings or {}
+        await self._arun(
+            lambda session: self._writing(session, passages, vectors, {}, batch_size, show_progress)
         )
+        return invalid
 
     def delete_passages(self, ids: Sequence[str]) -> int:
         """Delete passages and what only they state; return how many there were."""
@@ -255,18 +260,31 @@ class ElasticsearchStore(ElasticsearchReader):
         """Async twin of `delete_documents`."""
         return await self._arun(lambda session: self._deleting(session, "doc_id", ref_doc_ids))
 
-    def _adding(
+    def _write(
+        self,
+        passages: Sequence[Passage],
+        embeddings: Mapping[str, Sequence[float]],
+        names: dict[str, str],
+        batch_size: int = 500,
+        show_progress: bool = False,
+    ) -> None:
+        self._run(
+            lambda session: self._writing(
+                session, passages, embeddings, names, batch_size, show_progress
+            )
+        )
+
+    def _writing(
         self,
         session: Session,
-        nodes: Sequence[BaseNode],
-        triplets: Sequence[Sequence[object]] | None,
+        passages: Sequence[Passage],
         embeddings: Mapping[str, Sequence[float]],
+        names: dict[str, str],
         batch_size: int,
         show_progress: bool,
-    ) -> Process[list[InvalidTriplet]]:
+    ) -> Process[None]:
         if batch_size < 1:
             raise GraphRAGValueError(f"batch_size={batch_size}; give 1 or more")
-        passages, invalid = as_passages(nodes, triplets)
         dimensions = {
             "documents": check_vectors(
                 {one.id: one.node.embedding for one in passages if one.node.embedding}, "passage"
@@ -282,14 +300,12 @@ class ElasticsearchStore(ElasticsearchReader):
         )
         if not new:
             yield from self._refresh(session)
-        names: dict[str, str] = {}
         parts = list(queries.chunks(passages, batch_size))
         for part in get_tqdm_iterable(parts, show_progress, "Writing passages"):
             yield from writing.write(
                 session, self.indices, part, embeddings=embeddings, names=names, new=new
             )
         yield from self._refresh(session)
-        return invalid
 
     def _deleting(self, session: Session, field: str, values: Sequence[str]) -> Process[int]:
         removed = yield from writing.remove(session, self.indices, field, values)

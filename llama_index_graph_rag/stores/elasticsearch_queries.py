@@ -175,9 +175,9 @@ def facts(
     """
     if not 1 <= per_pair <= RELATIONS_PER_PAIR:
         raise GraphRAGValueError(f"per_pair={per_pair} is not 1 to {RELATIONS_PER_PAIR:,}")
-    keys = list(dict.fromkeys(pair_id(left, right) for left, right in pairs))
-    found: list[Fact] = []
-    for part in chunks(keys, min(1_000, MAX_BUCKETS // (per_pair + 1))):
+    keys = [pair_id(left, right) for left, right in pairs]
+    found: dict[str, list[Fact]] = {}
+    for part in chunks(list(dict.fromkeys(keys)), min(1_000, MAX_BUCKETS // (per_pair + 1))):
         considered = max(per_pair, min(RELATIONS_PER_PAIR, MAX_BUCKETS // len(part) - 1))
         answer = yield from session.search(
             index=indices.relations,
@@ -225,8 +225,9 @@ def facts(
                 )
         for key in part:
             of_pair = [_fact(bucket, similar) for bucket in relations.get(key, {}).values()]
-            found += [fact for _, fact in sorted(of_pair, key=lambda item: item[0])[:per_pair]]
-    return found
+            of_pair.sort(key=lambda item: item[0])
+            found[key] = [fact for _, fact in of_pair[:per_pair]]
+    return [fact for key in keys for fact in found[key]]
 
 
 def _nearest(part: Sequence[str], per_pair: int, embedding: Sequence[float] | None) -> Json:
