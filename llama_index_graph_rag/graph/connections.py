@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from llama_index_graph_rag.errors import GraphRAGValueError
 
+MAX_ROUNDS = 20
+"""Paths of 41 edges: what the values in pruning leave room for, and beyond all use."""
+
 Rows = NDArray[np.int32]
 Order = Callable[[Rows], NDArray[np.integer]]
 """Gives each row a number by which rows are in the order of their names (ties by id)."""
@@ -72,7 +75,7 @@ class ConnectLimits:
     Attributes
     ----------
     rounds
-        Rounds of growth on both sides; paths have at most ``2 * rounds + 1`` edges.
+        Rounds of growth on both sides, 0 to 20; paths have at most ``2 * rounds + 1`` edges.
     neighbors
         Neighbours that one entity contributes: the best linked, then by name.
     new_nodes
@@ -85,7 +88,7 @@ class ConnectLimits:
     Raises
     ------
     GraphRAGValueError
-        If a limit is negative, or zero where nothing could be found with it.
+        If a limit is out of range.
 
     Examples
     --------
@@ -104,6 +107,8 @@ class ConnectLimits:
             value, least = getattr(self, name), 0 if name == "rounds" else 1
             if value < least:
                 raise GraphRAGValueError(f"{name} is {value}; give {least} or more")
+        if self.rounds > MAX_ROUNDS:
+            raise GraphRAGValueError(f"rounds is {self.rounds}; give {MAX_ROUNDS} at most")
 
 
 class Stage(NamedTuple):
