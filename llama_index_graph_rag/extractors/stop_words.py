@@ -130,6 +130,8 @@ def stop_words(language: str) -> frozenset[str]:
 def guess_language(words: Iterable[str]) -> str:
     """Return the language whose stop words `words` has most of; English if none is ahead.
 
+    The words are given in canonical form.
+
     Examples
     --------
     >>> guess_language(["wer", "war", "der", "lehrer", "von", "euler"])
@@ -137,7 +139,7 @@ def guess_language(words: Iterable[str]) -> str:
     >>> guess_language(["euler"])
     'en'
     """
-    seen = {canonical_name(word) for word in words}
+    seen = frozenset(words)
     text = "".join(seen)
     for language, script in _SCRIPTS:
         if script.search(text):

@@ -13,10 +13,10 @@ def evidence(text, *triplets, **options):
 
 CASES = {
     "english": (
-        "Dr. Euler was born in Basel. His teacher was J. Bernoulli. He moved to St. Petersburg!",
+        "Dr. Euler was born in Basel. His teacher was Johann B. He moved to St. Petersburg!",
         [
             (("Euler", "was born in", "Basel"), "Dr. Euler was born in Basel."),
-            (("Johann Bernoulli", "taught", "Euler"), "His teacher was J. Bernoulli."),
+            (("Euler", "had as teacher", "Johann"), "His teacher was Johann B."),
             (("Euler", "moved to", "St. Petersburg"), "He moved to St. Petersburg!"),
         ],
     ),
@@ -65,10 +65,10 @@ def test_the_stating_sentence(name):
     assert found == [sentence for _, sentence in cases]
 
 
-def test_the_language_decides_abbreviations():
-    text = "M. Lavoisier est né à Paris. Il découvrit l’oxygène."
-    triplet = ("Lavoisier", "est né à", "Paris")
-    assert evidence(text, triplet, language="fr") == ["M. Lavoisier est né à Paris."]
+def test_the_language_can_be_given():
+    text = "Am 3. Mai kam Anna. Sie malte."
+    assert len(sentences(text, language="de")) == len(sentences(text)) == 2
+    assert len(sentences(text, language="en")) == 3
 
 
 def test_nothing_fits():
