@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import json_repair
 
@@ -14,9 +15,9 @@ MAX_CHARACTERS = 100_000
 
 JSON = dict[str, "JSON"] | list["JSON"] | str | int | float | bool | None
 
-_THOUGHTS = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.S | re.I)
-_THOUGHTS_END = re.compile(r".*</(?:think|thinking|thought|reasoning)>", re.S | re.I)
-_THOUGHTS_OPEN = re.compile(r"<(?:think|thinking|thought|reasoning)>.*", re.S | re.I)
+_MAX_DEPTH = 50
+
+_TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.I)
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.S)
 _OPENING = re.compile(r"[{\[]")
 _INTEGER = re.compile(r"[-\u2212]?\d+")
@@ -83,9 +84,18 @@ def without_thoughts(text: str) -> str:
     >>> without_thoughts("<think>Hm.</think>\nParis")
     'Paris'
     """
-    text = _THOUGHTS.sub("", text)
-    text = _THOUGHTS_END.sub("", text)
-    return _THOUGHTS_OPEN.sub("", text).strip("\ufeff \t\r\n")
+    kept, depth, start = "", 0, 0
+    for tag in _TAG.finditer(text):
+        if not depth:
+            kept += text[start : tag.start()]
+        if not tag[1]:
+            depth += 1
+        elif depth:
+            depth -= 1
+        else:
+            kept = ""  # the opening tag was part of the prompt
+        start = tag.end()
+    return (kept if depth else kept + text[start:]).strip("\ufeff \t\r\n")
 
 
 def find(mapping: Mapping[str, JSON], *names: str) -> JSON:
@@ -197,8 +207,15 @@ def _repaired(text: str) -> Iterator[tuple[JSON, int]]:
 
 
 def _repair(text: str) -> JSON:
+    if _depth(text) > _MAX_DEPTH:
+        return None  # no answer of ours, and minutes of work for a parser
     try:
         value = json_repair.loads(text, skip_json_loads=True)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, (dict, list)) else None
+
+
+def _depth(text: str) -> int:
+    steps = (1 if c in "{[" else -1 for c in text if c in "{}[]")
+    return max(accumulate(steps), default=0)

@@ -89,7 +89,7 @@ class LLMRelationRerank(BaseNodePostprocessor, PromptMixin):
     (1,)
     """
 
-    llm: SerializeAsAny[LLM] | None = Field(default=None, exclude=True)
+    llm: SerializeAsAny[LLM] | None = Field(default=None, exclude=True, repr=False)
     rerank_top_n: int = 3
     with_reasoning: bool = True
     with_echo: bool = True
