@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from llama_index_graph_rag.graph.incidence import Incidence
 
 Relevance = NDArray[np.floating] | Callable[[Rows], NDArray[np.floating]]
-"""One number a relation of the graph, or a function that gives it for the rows it is asked for."""
+"""One number a relation of the graph, or a function that gives it for rows (some asked twice)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,32 +95,30 @@ class Walk:
         self.cut += int((lengths[over] - limit).sum())
         crowded = np.repeat(over, lengths)
         crowd = relations[crowded]
-        rows = _distinct_of(crowd, self.graph.n_relations)
-        places = np.empty(len(rows), dtype=np.int64)
-        places[self._best_first(rows, self._relevance_of(rows))] = np.arange(len(rows))
-        groups = np.repeat(np.arange(int(over.sum())), lengths[over])
-        order = np.argsort(groups * len(rows) + places[np.searchsorted(rows, crowd)])
-        starts = np.cumsum(lengths[over]) - lengths[over]
-        within = np.arange(len(crowd)) - np.repeat(starts, lengths[over])
-        return np.concatenate([relations[~crowded], crowd[order[within < limit]]])
+        ranks, values = self._ranks_of(crowd), self._relevance_of(crowd)
+        kept = [relations[~crowded]]
+        start = 0
+        for length in lengths[over].tolist():
+            group = slice(start, start + length)
+            best = _best(ranks[group], None if values is None else values[group], limit)
+            kept.append(crowd[group][best])
+            start += length
+        return np.concatenate(kept)
+
+    def _ranks_of(self, rows: Rows) -> Rows:
+        ranks = self.graph.relation_ranks
+        return rows if ranks is None else ranks(rows)
 
     def _relevance_of(self, rows: Rows) -> NDArray[np.floating] | None:
         if self.relevance is None:
             return None
-        if not callable(self.relevance):
-            return self.relevance[rows]
-        values = np.asarray(self.relevance(rows))
-        if values.shape != rows.shape:
+        values = self.relevance(rows) if callable(self.relevance) else self.relevance[rows]
+        if np.shape(values) != rows.shape:
             raise GraphRAGValueError(
-                f"relevance returned shape {values.shape} for {len(rows)} rows: "
+                f"relevance returned shape {np.shape(values)} for {len(rows)} rows: "
                 "return one number a row"
             )
-        return values
-
-    def _best_first(self, rows: Rows, values: NDArray[np.floating] | None) -> NDArray[np.intp]:
-        ranks = self.graph.relation_ranks
-        ties = rows if ranks is None else ranks(rows)
-        return np.argsort(ties) if values is None else np.lexsort((ties, -values))
+        return np.where(np.isnan(values), -np.inf, values)
 
     def advance(self, step: int) -> bool:
         """Walk one hop on from the relations of the last step; return whether any are new."""
@@ -137,10 +135,21 @@ class Walk:
         total = len(rows)
         if max_relations is not None and total > max_relations:
             values = self._relevance_of(rows)
-            kept = self._best_first(rows, -degrees if values is None else values)[:max_relations]
+            kept = _best(
+                self._ranks_of(rows), -degrees if values is None else values, max_relations
+            )
             rows, degrees = rows[kept], degrees[kept]
-        order = self._best_first(rows, -degrees)
+        order = np.argsort((degrees.astype(np.int64) << 32) | self._ranks_of(rows))
         return Expansion(rows[order], degrees[order], self.capped, self.cut, total - len(rows))
+
+
+def _best(ranks: Rows, values: NDArray[np.number] | None, limit: int) -> NDArray[np.intp]:
+    """Return the places of the `limit` highest values, ties by rank; in no order."""
+    if values is None:
+        return np.argpartition(ranks, limit - 1)[:limit]
+    least = np.partition(values, len(values) - limit)[len(values) - limit]
+    sure, tied = np.flatnonzero(values > least), np.flatnonzero(values == least)
+    return np.concatenate([sure, tied[np.argsort(ranks[tied])[: limit - len(sure)]]])
 
 
 def _distinct_of(rows: Rows, size: int) -> Rows:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from llama_index_graph_rag.errors import GraphRAGValueError
-from llama_index_graph_rag.graph.adjacency import Rows, distinct, member
+from llama_index_graph_rag.graph.adjacency import Mask, Pointers, Rows, distinct, member
 from llama_index_graph_rag.identity import entity_id
 from llama_index_graph_rag.stores.base import (
     EntityRef,
@@ -86,14 +86,17 @@ class SnapshotReader(GraphReader):
             )
         _check_limit("limit", limit)
         graph = self.snapshot()
-        none = np.full(len(names), -1, dtype=np.int32)
-        by_id = none if by == "name" else graph.entity_rows(names)
-        by_name = none if by == "id" else graph.entity_rows([entity_id(name) for name in names])
+        by_id, by_name = np.full((2, len(names)), -1, dtype=np.int32)
+        if by != "name":
+            by_id = graph.entity_rows(names)
+        if by != "id":
+            by_name = graph.entity_rows([entity_id(name) for name in names])
         found = []
+        by_id[~_held(graph, by_id)] = -1
+        by_name[~_held(graph, by_name)] = -1
         for rows in zip(by_id.tolist(), by_name.tolist()):
             known = [row for row in dict.fromkeys(rows) if row >= 0]
-            held = [row for row in known if graph.incidence.entity_relations.lengths([row])[0]]
-            found.append(_refs(graph, np.array(held[:limit], dtype=np.int32)))
+            found.append(_refs(graph, np.array(known[:limit], dtype=np.int32)))
         return found
 
     def neighbors(
@@ -103,22 +106,25 @@ class SnapshotReader(GraphReader):
         _check_limit("limit_per_entity", limit_per_entity)
         graph = self.snapshot()
         ids = list(dict.fromkeys(entity_ids))
-        found: dict[str, list[Neighbor]] = {}
-        for id, row in zip(ids, graph.entity_rows(ids).tolist()):
-            if row < 0 or not graph.incidence.entity_relations.lengths([row])[0]:
-                continue
-            others = _around(graph, np.array([row], dtype=np.int32))[1]
-            rows, counts = np.unique(others[others != row], return_counts=True)
-            if len(rows) > limit_per_entity:
-                # Names are read only of those that may come in.
-                least = np.partition(counts, -limit_per_entity)[-limit_per_entity]
-                rows, counts = rows[counts >= least], counts[counts >= least]
-            names = graph.entity_names.take(rows)
-            ranks = graph.entities.ranks_of(rows).tolist()
-            order = sorted(zip((-counts).tolist(), names, ranks, range(len(rows))))
-            best = np.array([place for *_, place in order[:limit_per_entity]], dtype=np.intp)
-            refs = _refs(graph, rows[best])
-            found[id] = [Neighbor(ref, n) for ref, n in zip(refs, counts[best].tolist())]
+        rows = graph.entity_rows(ids)
+        held = _held(graph, rows)
+        found: dict[str, list[Neighbor]] = {id: [] for id, is_held in zip(ids, held) if is_held}
+        owners, others, counts = _tally(graph, rows[held])
+        # Names are read only of those that may come in.
+        may = _at_least_as_linked(owners, counts, limit_per_entity)
+        owners, others, counts = owners[may], others[may], counts[may]
+        names = graph.entity_names.take(others)
+        ranks = graph.entities.ranks_of(others)
+        order = sorted(
+            zip(owners.tolist(), (-counts).tolist(), names, ranks.tolist(), range(len(names)))
+        )
+        best = np.array([place for *_, place in order], dtype=np.intp)
+        best = best[_places_within(owners[best]) < limit_per_entity]
+        around = list(found.values())
+        for owner, ref, count in zip(
+            owners[best].tolist(), _refs(graph, others[best]), counts[best].tolist()
+        ):
+            around[owner].append(Neighbor(ref, count))
         return found
 
     def links(
@@ -132,13 +138,9 @@ class SnapshotReader(GraphReader):
         lengths = graph.incidence.entity_relations.lengths
         swapped = int(lengths(right).sum()) < int(lengths(left).sum())
         near, far = (right, left) if swapped else (left, right)
-        places, others, _ = _around(graph, near)
-        owners = near[places]
-        keep = member(others, far) & (others != owners)
-        pairs, counts = np.unique(
-            (owners[keep].astype(np.int64) << 32) | others[keep], return_counts=True
-        )
-        owners, others = (pairs >> 32).astype(np.int32), (pairs & 0xFFFFFFFF).astype(np.int32)
+        places, others, counts = _tally(graph, near)
+        keep = member(others, far)
+        owners, others, counts = near[places[keep]], others[keep], counts[keep]
         lefts, rights = (others, owners) if swapped else (owners, others)
         rank = graph.entities.ranks_of
         order = np.lexsort((rank(rights), rank(lefts), -counts))[:limit]
@@ -266,6 +268,13 @@ def _check_limit(name: str, value: int) -> None:
         raise GraphRAGValueError(f"{name} is {value}, the least is 1; raise it")
 
 
+def _held(graph: GraphSnapshot, rows: Rows) -> Mask:
+    """Return which rows are of entities with a relation that a passage holds."""
+    held = rows >= 0
+    held[held] = graph.incidence.entity_relations.lengths(rows[held]) > 0
+    return held
+
+
 def _known(rows: Rows) -> Rows:
     return distinct(rows[rows >= 0])
 
@@ -283,6 +292,31 @@ def _around(graph: GraphSnapshot, rows: Rows) -> tuple[Rows, Rows, Rows]:
     places = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(indptr))
     others = graph.subjects[relations] + graph.objects[relations] - rows[places]
     return places, others, relations
+
+
+def _tally(graph: GraphSnapshot, rows: Rows) -> tuple[Rows, Rows, Pointers]:
+    """Return, for each neighbour of each row: the row's place, the neighbour, the relations."""
+    places, others, _ = _around(graph, rows)
+    keep = others != rows[places]
+    pairs, counts = np.unique(
+        (places[keep].astype(np.int64) << 32) | others[keep], return_counts=True
+    )
+    return (pairs >> 32).astype(np.int32), (pairs & 0xFFFFFFFF).astype(np.int32), counts
+
+
+def _places_within(owners: Rows) -> Pointers:
+    """Return 0, 1, ... anew for each run of equal, ascending owners."""
+    return np.arange(len(owners)) - np.searchsorted(owners, owners)
+
+
+def _at_least_as_linked(owners: Rows, counts: Pointers, limit: int) -> Mask:
+    """Return which have a count not below the `limit`-th highest of their owner."""
+    order = np.lexsort((-counts, owners))
+    last = order[_places_within(owners[order]) == limit - 1]
+    least = np.zeros(int(owners[-1]) + 1 if len(owners) else 0, dtype=np.int64)
+    least[owners[last]] = counts[last]
+    mask: Mask = counts >= least[owners]
+    return mask
 
 
 def _relations_of_pairs(graph: GraphSnapshot, pairs: Sequence[tuple[str, str]]) -> list[Rows]:

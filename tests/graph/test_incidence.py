@@ -189,6 +189,12 @@ def test_relevance_may_be_computed_for_the_rows_that_need_it():
     assert asked == [[0, 1, 2, 3, 4]]
 
 
+def test_a_relevance_that_is_no_number_is_the_lowest():
+    relevance = np.array([np.nan, 0.1, np.nan, -5.0])
+    found = star(4).expand(entities=[0], degree=0, max_per_entity=3, relevance=relevance)
+    assert found.relations.tolist() == [0, 1, 3]
+
+
 def test_the_total_keeps_the_relevant_ones_of_every_degree():
     chain = Incidence.build(
         4, [0, 1, 2], [1, 2, 3], passages=[0, 0, 0], relations=[0, 1, 2], n_passages=1
