@@ -82,3 +82,102 @@ Question: {question}
 Answer:"""
 )
 """Variables: max_entities, question."""
+
+# --- triplet extraction ---------------------------------------------------------------------------
+
+TRIPLET_EXTRACTION_PROMPT = PromptTemplate(
+    """\
+Read the passage and write down the facts that it states as triplets of subject, predicate and
+object: at most {max_triplets}, the most informative first.
+
+Rules
+- Each triplet must make sense to someone who has not seen the passage. Give people, places,
+  works and things their full specific name; put the name in place of "he", "it", "this company",
+  "the former" or "the city". Leave a fact out if you cannot tell whom or what it is about.
+- Subject and object are short noun phrases, one thing each: three founders make three triplets.
+  The predicate is a short verb phrase that reads well between them.
+- Keep dates, numbers and units as they are written.
+- Write in the language of the passage; translate nothing. Add nothing that it does not say.
+- Answer with JSON only, of the form {"triplets": [["subject", "predicate", "object"], ...]}.
+  If the passage states no fact, answer {"triplets": []}.
+
+Example passage
+The lighthouse on Skerry Point was drawn by Ada Holm in 1871. She had learnt her trade from her
+uncle Piet, and her sketches are kept in the Harbour Museum.
+
+Example answer
+{"triplets": [["Skerry Point lighthouse", "was drawn by", "Ada Holm"], \
+["Skerry Point lighthouse", "was drawn in", "1871"], \
+["Ada Holm", "learnt her trade from", "Piet Holm"], \
+["Piet Holm", "is uncle of", "Ada Holm"], \
+["Ada Holm's sketches", "are kept in", "Harbour Museum"]]}
+
+Passage
+{text}
+
+Answer
+"""
+)
+"""Asks for the triplets of ``text``, at most ``max_triplets``, as JSON."""
+
+# --- keywords of a question -----------------------------------------------------------------------
+
+KEYWORD_PROMPT = PromptTemplate(
+    """\
+A question will be looked up in a knowledge graph by the names of things in it. Write down the
+names to look up: people, places, works, products, dates and other things that the question is
+about, at most {max_keywords}, the most important first. Take them from the question as they are
+written, in its language, a name of several words as one. Leave out question words and words that
+any question could hold.
+
+Answer with one line and nothing else:
+KEYWORDS: name, name, ...
+
+Example question: Which boats did the Mara yard in Ostby build for Lena Falk?
+KEYWORDS: Lena Falk, Mara yard, Ostby, boats
+
+Question: {question}
+"""
+)
+"""Variables: max_keywords, question."""
+
+SYNONYM_PROMPT = PromptTemplate(
+    """\
+These names are to be looked up in a knowledge graph, which may spell them otherwise:
+{keywords}
+
+Write down other forms under which the same things may be found, at most {max_synonyms} in all,
+the likeliest first: full and short names, abbreviations, other capitals, singular and plural,
+other tenses, synonyms. Keep their language. Do not name different things.
+
+Answer with one line and nothing else:
+SYNONYMS: form, form, ...
+"""
+)
+"""Variables: keywords, max_synonyms."""
+
+KEYWORD_SYNONYM_PROMPT = PromptTemplate(
+    """\
+A question will be looked up in a knowledge graph by the names of things in it. Write down two
+lists.
+
+1. The names to look up: people, places, works, products, dates and other things that the question
+is about, at most {max_keywords}, the most important first. Take them from the question as they are
+written, in its language, a name of several words as one. Leave out question words and words that
+any question could hold.
+2. Other forms under which the same things may be found, at most {max_synonyms} in all, the
+likeliest first: full and short names, abbreviations, other capitals, singular and plural, other
+tenses, synonyms. Do not name different things.
+
+Answer with two lines and nothing else:
+KEYWORDS: name, name, ...
+SYNONYMS: form, form, ...
+
+Example question: Which boats did the Mara yard in Ostby build for Lena Falk?
+KEYWORDS: Lena Falk, Mara yard, Ostby, boats
+SYNONYMS: Falk, Mara shipyard, Mara, boat, ships
+
+Question: {question}
+"""
+)
+"""Variables: max_keywords, max_synonyms, question."""

@@ -27,7 +27,6 @@ from llama_index_graph_rag.extractors.llm_calls import (
     calls_functions,
 )
 from llama_index_graph_rag.extractors.node_triplets import valid_triplets
-from llama_index_graph_rag.extractors.prompts import TRIPLET_EXTRACTION_PROMPT
 from llama_index_graph_rag.extractors.retry import (
     RejectedRequestError,
     RetryPolicy,
@@ -36,6 +35,7 @@ from llama_index_graph_rag.extractors.retry import (
     status_code,
 )
 from llama_index_graph_rag.extractors.triplet_answers import parse_triplets
+from llama_index_graph_rag.prompts import TRIPLET_EXTRACTION_PROMPT
 
 _WINDOW = 4
 """Passages in flight or done and not yet taken, for each worker: what bounds the memory."""
