@@ -99,11 +99,21 @@ class ConnectionRetriever(BaseRetriever):
 
     Examples
     --------
-    >>> from llama_index_graph_rag.testing.toy_graphs import toy_reader
-    >>> reader = toy_reader([("Ann", "knows", "Ben"), ("Cleo", "taught", "Ben")])
-    >>> retriever = ConnectionRetriever(reader, mode="paths")
-    >>> print(retriever.retrieve("How are Ann and Cleo connected?")[0].text.splitlines()[0])
-    Ann -[knows]-> Ben <-[taught]- Cleo
+    >>> import tempfile
+    >>> from llama_index.core import MockEmbedding
+    >>> from llama_index_graph_rag.demo import load_demo
+    >>> from llama_index_graph_rag.index import GraphRAGIndex
+    >>> demo = load_demo()
+    >>> index = GraphRAGIndex.from_triplets(
+    ...     demo.nodes, demo.triplets, uri=tempfile.mkdtemp() + "/demo.db",
+    ...     embed_model=MockEmbedding(8),
+    ... )
+    >>> retriever = ConnectionRetriever(index.store, mode="paths")
+    >>> nodes = retriever.retrieve("What links Gabriel Cramer and Leonhard Euler?")
+    >>> print(nodes[0].text.splitlines()[0])
+    Gabriel Cramer -[edited the collected works of]-> Johann Bernoulli <-[was a student of]- \
+Leonhard Euler
+    >>> index.close()
     """
 
     def __init__(
@@ -249,10 +259,18 @@ def connect_text(reader: GraphReader, names: Sequence[str], **options: Any) -> s
 
     Examples
     --------
-    >>> from llama_index_graph_rag.testing.toy_graphs import toy_reader
-    >>> reader = toy_reader([("Ann", "knows", "Ben"), ("Cleo", "taught", "Ben")])
-    >>> print(connect_text(reader, ["Ann", "Nobody"]).splitlines()[-1])
-    'Nobody': no entity of the graph has this name or id
+    >>> import tempfile
+    >>> from llama_index.core import MockEmbedding
+    >>> from llama_index_graph_rag.demo import load_demo
+    >>> from llama_index_graph_rag.index import GraphRAGIndex
+    >>> demo = load_demo()
+    >>> index = GraphRAGIndex.from_triplets(
+    ...     demo.nodes, demo.triplets, uri=tempfile.mkdtemp() + "/demo.db",
+    ...     embed_model=MockEmbedding(8),
+    ... )
+    >>> print(connect_text(index.store, ["Leonhard Euler", "Albert Einstein"]).splitlines()[-1])
+    'Albert Einstein': no entity of the graph has this name or id
+    >>> index.close()
     """
     options.setdefault("mode", "paths")
     options.setdefault("entity_extractor", None)
