@@ -51,11 +51,6 @@ def nodes() -> list[NodeWithScore]:
     ]
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 # --- the real client ---
 
 

@@ -18,11 +18,6 @@ from llama_index_graph_rag.testing.openai_server import (
 )
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 class Person(BaseModel):
     name: str
     born: int
@@ -65,7 +60,7 @@ def test_tool_calls() -> None:
 def test_failures_and_retries() -> None:
     replies = [Failure(429, {"Retry-After": "0.01"}), Failure(500), "at last"]
     with OpenAIServer(replies) as server:
-        client = openai.OpenAI(base_url=server.api_base, api_key="test", max_retries=1)
+        client = server.llm(max_retries=1)._get_client()
         with pytest.raises(openai.InternalServerError):
             client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
         assert len(server.chats) == 2
@@ -108,6 +103,6 @@ async def test_embeddings() -> None:
 
 def test_another_path_is_not_found() -> None:
     with OpenAIServer() as server:
-        client = openai.OpenAI(base_url=server.api_base, api_key="test", max_retries=0)
+        client = server.llm()._get_client()
         with pytest.raises(openai.NotFoundError):
             client.completions.create(model="m", prompt="x")
