@@ -30,14 +30,14 @@ class JSONAnswer:
         Why there is no value; empty if there is one.
     raw
         The answer as it came.
-    calls, prompt_tokens, completion_tokens
+    llm_calls, prompt_tokens, completion_tokens
         What it cost; tokens are 0 where the LLM does not report them.
     """
 
     value: JSON = None
     reason: str = ""
     raw: str = ""
-    calls: int = 0
+    llm_calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -89,7 +89,7 @@ def ask_json(
             calls = 2
             response = yield from perform(_chat(llm, messages, {}))
     except Exception as error:
-        return JSONAnswer(reason=_failure(error, llm), calls=calls)
+        return JSONAnswer(reason=_failure(error, llm), llm_calls=calls)
     raw = response.message.content or ""
     read = read_json(raw, wanted=wanted)
     prompt_tokens = _tokens(response, "prompt_tokens", "input_tokens")

@@ -112,7 +112,7 @@ def _with_cost(found: QueryEntities, reason: str, answer: JSONAnswer) -> QueryEn
         found,
         reason=reason,
         raw=answer.raw,
-        llm_calls=answer.calls,
+        llm_calls=answer.llm_calls,
         prompt_tokens=answer.prompt_tokens,
         completion_tokens=answer.completion_tokens,
     )

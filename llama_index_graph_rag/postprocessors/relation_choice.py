@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from llama_index_graph_rag.identity import canonical_name
@@ -41,29 +41,27 @@ class RelationChoice:
     Attributes
     ----------
     indices
-        Places in the list of candidates, best first, each once. Empty where `reason_for_fallback`
-        says why.
+        Places in the list of candidates, best first, each once. Empty where `reason` says why.
     reasoning
         The LLM's own words.
     raw
         Its answer as it came.
     dropped
         What was left out of the prompt or of the answer, with the reason, in order.
-    calls
-        LLM calls, of which one is normal.
-    tokens
-        ``prompt`` and ``completion`` tokens, where the LLM reports them.
-    reason_for_fallback
+    reason
         Why nothing was chosen; empty if something was.
+    llm_calls, prompt_tokens, completion_tokens
+        What it cost; one call is normal, and tokens are 0 where the LLM does not report them.
     """
 
     indices: tuple[int, ...] = ()
     reasoning: str = ""
     raw: str = ""
     dropped: tuple[str, ...] = ()
-    calls: int = 0
-    tokens: Mapping[str, int] = field(default_factory=dict)
-    reason_for_fallback: str = ""
+    reason: str = ""
+    llm_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
 
 def reasoning_of(value: JSON) -> str:

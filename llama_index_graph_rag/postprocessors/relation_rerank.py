@@ -28,6 +28,8 @@ from llama_index_graph_rag.postprocessors.relation_choice import (
 from llama_index_graph_rag.prompts import RELATION_RERANK_EXAMPLE, RELATION_RERANK_PROMPT
 from llama_index_graph_rag.steps import Process, adrive, drive
 
+__all__ = ["LLMRelationRerank", "RelationChoice", "RelationReranker"]
+
 logger = logging.getLogger("llama_index_graph_rag")
 dispatcher = get_dispatcher(__name__)
 
@@ -153,12 +155,10 @@ class LLMRelationRerank(BaseNodePostprocessor, PromptMixin):
         question = question.strip()
         if not question or not candidates:
             missing = "there are no candidates" if question else "the question is empty"
-            return RelationChoice(reason_for_fallback=missing)
+            return RelationChoice(reason=missing)
         lines, places, cut = _within(candidates, self.max_prompt_tokens)
         if not places:
-            return RelationChoice(
-                dropped=cut, reason_for_fallback="no candidate fits max_prompt_tokens"
-            )
+            return RelationChoice(dropped=cut, reason="no candidate fits max_prompt_tokens")
         answer = yield from ask_json(
             self.llm,
             self._prompt,
@@ -179,9 +179,10 @@ class LLMRelationRerank(BaseNodePostprocessor, PromptMixin):
             reasoning=reasoning_of(answer.value),
             raw=answer.raw,
             dropped=(*cut, *dropped),
-            calls=answer.calls,
-            tokens={"prompt": answer.prompt_tokens, "completion": answer.completion_tokens},
-            reason_for_fallback=reason,
+            reason=reason,
+            llm_calls=answer.llm_calls,
+            prompt_tokens=answer.prompt_tokens,
+            completion_tokens=answer.completion_tokens,
         )
 
     def _answer_format(self) -> str:
@@ -230,10 +231,10 @@ class LLMRelationRerank(BaseNodePostprocessor, PromptMixin):
         choice = yield from self._choosing(query_bundle.query_str, texts)
         for dropped in choice.dropped:
             logger.info("relation rerank: %s", dropped)
-        if choice.reason_for_fallback and nodes:
+        if choice.reason and nodes:
             logger.warning(
                 "relation rerank: %s; the first %d relations are passed on as they came",
-                choice.reason_for_fallback,
+                choice.reason,
                 min(self.rerank_top_n, len(nodes)),
             )
         places = choice.indices or range(min(self.rerank_top_n, len(nodes)))

@@ -98,10 +98,10 @@ async def test_the_real_client(
             await rerank.achoose(QUESTION, FACTS) if is_async else rerank.choose(QUESTION, FACTS)
         )
         assert choice.indices == places
-        assert reason in choice.reason_for_fallback
-        assert bool(choice.reason_for_fallback) == (not places)
-        assert "test" not in choice.reason_for_fallback
-        assert choice.calls == (2 if name == "no JSON mode" else 1)
+        assert reason in choice.reason
+        assert bool(choice.reason) == (not places)
+        assert "test" not in choice.reason
+        assert choice.llm_calls == (2 if name == "no JSON mode" else 1)
         assert len(server.chats) == len(replies)
         if is_async:
             kept = await rerank.apostprocess_nodes(nodes(), query_str=QUESTION)
@@ -115,8 +115,8 @@ def test_json_mode_and_tokens() -> None:
     with OpenAIServer(GOOD) as server:
         choice = LLMRelationRerank(llm=server.llm()).choose(QUESTION, FACTS)
         LLMRelationRerank(llm=server.llm(), json_mode=False).choose(QUESTION, FACTS)
-    assert choice.tokens["prompt"] > 100
-    assert choice.tokens["completion"] > 10
+    assert choice.prompt_tokens > 100
+    assert choice.completion_tokens > 10
     assert choice.raw == GOOD
     assert choice.reasoning.startswith("Johann taught Euler")
     assert server.chats[0]["response_format"] == {"type": "json_object"}
@@ -190,8 +190,8 @@ def test_places_count_what_was_not_shown() -> None:
     rerank = LLMRelationRerank(llm=llm, max_prompt_tokens=50)
     assert rerank.choose(QUESTION, ["word " * 2_000, "A b C"]).indices == (1,)
     choice = rerank.choose(QUESTION, ["word " * 2_000])
-    assert choice.reason_for_fallback == "no candidate fits max_prompt_tokens"
-    assert (choice.calls, len(llm.calls)) == (0, 1)
+    assert choice.reason == "no candidate fits max_prompt_tokens"
+    assert (choice.llm_calls, len(llm.calls)) == (0, 1)
 
 
 def test_a_candidate_is_one_line() -> None:
@@ -207,7 +207,7 @@ def test_a_candidate_is_one_line() -> None:
 def test_nothing_to_ask_costs_no_call(question: str, facts: list[str]) -> None:
     llm = ScriptedLLM([])
     choice = LLMRelationRerank(llm=llm).choose(question, facts)
-    assert choice.reason_for_fallback
+    assert choice.reason
     assert not llm.calls
 
 
@@ -256,8 +256,8 @@ def test_settings_llm_is_looked_up_at_each_question(monkeypatch: pytest.MonkeyPa
     assert rerank.choose(QUESTION, FACTS).indices == (1,)
     monkeypatch.setattr(type(Settings), "llm", property(lambda self: refuse()))
     choice = rerank.choose(QUESTION, FACTS)
-    assert "no key" in choice.reason_for_fallback
-    assert choice.calls == 0
+    assert "no key" in choice.reason
+    assert choice.llm_calls == 0
 
 
 class _Events(BaseEventHandler):
