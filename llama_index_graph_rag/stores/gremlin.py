@@ -42,7 +42,11 @@ class Request(NamedTuple):
 
 
 class Gremlin(NamedTuple):
-    """One Gremlin script with the values of its variables; answered by the list of its results."""
+    """One Gremlin script with the values of its variables; answered by the list of its results.
+
+    No variable may be called like something that HugeGraph imports (``key``, ``values``, ``id``,
+    ``label``, ...): the import would win over the binding, without an error.
+    """
 
     script: str
     bindings: Mapping[str, object]

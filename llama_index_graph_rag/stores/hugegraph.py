@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import Any
 
 from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
@@ -20,12 +20,21 @@ from llama_index_graph_rag.stores.base import (
 from llama_index_graph_rag.stores.gremlin import Ask, Gremlin, GremlinClient, batches
 from llama_index_graph_rag.stores.hugegraph_loading import load_triplets
 from llama_index_graph_rag.stores.hugegraph_schema import HugeGraphSchema, ask_index, ask_schema
+from llama_index_graph_rag.stores.path_order import SCANNED_PATHS, in_turns
+
+logger = logging.getLogger("llama_index_graph_rag")
 
 _VERTEX = '__.project("id","label","props").by(T.id).by(T.label).by(__.valueMap())'
 _EDGE = (
     '__.project("id","label","out","in","props").by(T.id).by(T.label)'
     ".by(__.outV().id()).by(__.inV().id()).by(__.valueMap())"
 )
+_NEAR = (
+    "__.both().groupCount().by(T.id).unfold()"
+    ".order().by(__.select(Column.values),Order.desc).by(__.select(Column.keys)).limit(most)"
+    '.project("id","count").by(__.select(Column.keys)).by(__.select(Column.values)).fold()'
+)
+_MOST_EDGES = 100_000
 _STARTS = "g.V().hasId(within(ids))"
 
 
@@ -189,10 +198,8 @@ class HugeGraphStore(GraphReader):
 
         Among paths of one length the entities take turns, so that none crowds out the others.
 
-        Raises
-        ------
-        GraphRAGValueError
-            If a label is not an edge label of the graph.
+        A label is an edge label or, in graphs of `add_triplets`, a predicate; one that the graph
+        does not have matches nothing and is logged.
         """
         return self.client.run(self._paths(entity_ids, max_depth, limit, labels))
 
@@ -240,9 +247,9 @@ class HugeGraphStore(GraphReader):
     ) -> int:
         """Load triplets and return how many distinct ones there were.
 
-        The two labels are created if they are missing. An entity becomes a vertex whose id is its canonical name, with the spelling first written
-        as ``name``; a triplet becomes an edge with its ``predicate``. Writing again changes
-        nothing.
+        The two labels are created if they are missing. An entity becomes a vertex whose id is its
+        canonical name, with the spelling first written as ``name``; a triplet becomes an edge
+        with its ``predicate``. Writing again changes nothing.
 
         Raises
         ------
@@ -346,27 +353,26 @@ class HugeGraphStore(GraphReader):
         for batch in _id_batches(ids):
             # One more than asked for: a self-loop counts an entity as its own neighbour.
             rows = yield Gremlin(
-                f'{_STARTS}.project("id","near").by(T.id).by(__.both().groupCount().by(T.id)'
-                ".order(Scope.local).by(Column.values,Order.desc).by(Column.keys,Order.asc)"
-                ".limit(Scope.local,most))",
+                f'{_STARTS}.project("id","near").by(T.id).by({_NEAR})',
                 {"ids": batch, "most": most + 1},
             )
             for row in rows:
                 id = str(row["id"])
-                near[id] = {str(other): n for other, n in row["near"].items() if str(other) != id}
+                counts = {str(other["id"]): int(other["count"]) for other in row["near"]}
+                near[id] = {other: count for other, count in counts.items() if other != id}
         refs = yield from self._vertices(other for counts in near.values() for other in counts)
         result = {}
         for id in dict.fromkeys(ids):
             if id in near:
                 cut = list(near[id].items())[:most]
                 result[id] = sorted(
-                    (Neighbor(refs[other], int(count)) for other, count in cut if other in refs),
+                    (Neighbor(refs[other], count) for other, count in cut if other in refs),
                     key=lambda neighbor: (-neighbor.count, _by_name(neighbor.entity)),
                 )
         return result
 
     def _edges_between(
-        self, left: Sequence[str], right: Sequence[str], most: int
+        self, left: Sequence[str], right: Sequence[str]
     ) -> Ask[list[Mapping[str, Any]]]:
         edges: dict[str, Mapping[str, Any]] = {}
         for ids in _id_batches(left, share=2):
@@ -374,14 +380,16 @@ class HugeGraphStore(GraphReader):
                 rows = yield Gremlin(
                     f"{_STARTS}.bothE().where(__.otherV().hasId(within(others))).dedup()"
                     f".limit(most).map({_EDGE})",
-                    {"ids": ids, "others": others, "most": most},
+                    {"ids": ids, "others": others, "most": _MOST_EDGES},
                 )
+                if len(rows) == _MOST_EDGES:
+                    logger.warning("HugeGraph returned %d edges and may have more", len(rows))
                 edges.update((str(row["id"]), row) for row in rows)
         return list(edges.values())
 
     def _links(self, left: Sequence[str], right: Sequence[str], limit: int) -> Ask[list[Link]]:
         _check_positive(limit=limit)
-        edges = yield from self._edges_between(left, right, limit * 10)
+        edges = yield from self._edges_between(left, right)
         counts: Counter[tuple[str, str]] = Counter()
         lefts, rights = set(left), set(right)
         for edge in edges:
@@ -400,7 +408,6 @@ class HugeGraphStore(GraphReader):
         edges = yield from self._edges_between(
             list(dict.fromkeys(a for a, _ in wanted)),
             list(dict.fromkeys(b for _, b in wanted)),
-            100_000,
         )
         joined: dict[frozenset[str], list[Mapping[str, Any]]] = {}
         for edge in edges:
@@ -420,33 +427,40 @@ class HugeGraphStore(GraphReader):
         self, ids: Sequence[str], max_depth: int, limit: int, labels: Sequence[str] | None
     ) -> Ask[list[Path]]:
         _check_positive(max_depth=max_depth, limit=limit)
-        if labels is not None:
-            schema = yield from self._read_schema()
-            if not schema.has_edge_labels(labels):
-                schema = yield from self._read_schema(fresh=True)
-                schema.check_edge_labels(labels)
-            if not labels:
-                return []
-        names, bindings = _varargs("l", labels or ())
+        edges, bindings = yield from self._edge_filter(labels)
+        if not edges:
+            return []
         paths: list[Path] = []
         for depth in range(1, max_depth + 1):
             if len(paths) >= limit:
                 break
-            starts: dict[str, list[Path]] = {id: [] for id in ids}
             for batch in _id_batches(ids):
                 rows = yield Gremlin(
-                    f"{_STARTS}.local(__.repeat(__.bothE({names}).otherV().simplePath())"
+                    f"{_STARTS}.local(__.repeat(__.{edges}.otherV().simplePath())"
                     f".times({depth}).limit(most)).path().by({_VERTEX}).by({_EDGE})",
-                    {**bindings, "ids": batch, "most": limit},
+                    {**bindings, "ids": batch, "most": max(limit, SCANNED_PATHS)},
                 )
-                for row in rows:
-                    path = self._path(row["objects"])
-                    starts[path.entities[0].id].append(path)
-            for each in starts.values():
-                each.sort(key=_by_steps)
-            for turn in zip_longest(*starts.values()):
-                paths.extend(path for path in turn if path is not None)
-        return paths[:limit]
+                paths.extend(self._path(row["objects"]) for row in rows)
+        return in_turns(paths, ids, limit)
+
+    def _edge_filter(self, labels: Sequence[str] | None) -> Ask[tuple[str, dict[str, object]]]:
+        """Return the step that walks edges of these predicates; empty if there are none such."""
+        if labels is None:
+            return "bothE()", {}
+        schema = yield from self._read_schema()
+        if not set(labels) <= schema.edge_labels.keys():
+            schema = yield from self._read_schema(fresh=True)
+        known = [label for label in labels if label in schema.edge_labels]
+        others = [label for label in labels if label not in schema.edge_labels]
+        names, bindings = _varargs("l", known)
+        if others and self.predicate_property in schema.property_keys:
+            bindings.update(prop=self.predicate_property, predicates=others)
+            by_property = "__.has(prop, within(predicates))"
+            either = f"__.or(__.hasLabel({names}), {by_property})" if known else by_property
+            return f"bothE().filter({either})", bindings
+        for label in others:
+            logger.warning("HugeGraph has no edge label %r: left out of the walk", label)
+        return (f"bothE({names})" if known else ""), bindings
 
     # --- from the wire --------------------------------------------------------------------------
 
@@ -482,12 +496,6 @@ class HugeGraphStore(GraphReader):
 
 def _by_name(ref: EntityRef) -> tuple[str, str]:
     return ref.name, ref.id
-
-
-def _by_steps(path: Path) -> tuple[tuple[str, str, str], ...]:
-    return tuple(
-        (ref.name, edge.predicate, ref.id) for ref, edge in zip(path.entities[1:], path.edges)
-    )
 
 
 def _varargs(prefix: str, values: Sequence[str]) -> tuple[str, dict[str, object]]:

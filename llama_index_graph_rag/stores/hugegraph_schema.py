@@ -40,19 +40,6 @@ class HugeGraphSchema:
                 f"no vertex label has a property {name!r}; known: {', '.join(known) or 'none'}"
             )
 
-    def has_edge_labels(self, names: Sequence[str]) -> bool:
-        """Tell whether all of these are edge labels."""
-        return all(name in self.edge_labels for name in names)
-
-    def check_edge_labels(self, names: Sequence[str]) -> None:
-        """Raise GraphRAGValueError unless all of these are edge labels."""
-        for name in names:
-            if name not in self.edge_labels:
-                raise GraphRAGValueError(
-                    f"there is no edge label {name!r}; "
-                    f"known: {', '.join(sorted(self.edge_labels)) or 'none'}"
-                )
-
     def candidate_ids(self, name: str, by: str | None) -> list[str]:
         """Return the vertex ids that `name` may stand for.
 
@@ -109,7 +96,7 @@ class HugeGraphSchema:
                 f"({label['source_label']})-[{label['name']}{self._typed(label['properties'])}]"
                 f"->({label['target_label']})"
             )
-        return "\n".join(lines)
+        return "\n".join(lines) or "no labels"
 
     def _typed(self, names: Sequence[str]) -> str:
         parts = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from llama_index.core.graph_stores.simple_labelled import SimplePropertyGraphStore
@@ -29,6 +28,7 @@ from llama_index_graph_rag.stores.base import (
     Neighbor,
     Path,
 )
+from llama_index_graph_rag.stores.path_order import SCANNED_PATHS, in_turns
 
 CYPHER_STORES = frozenset(
     {"FalkorDBPropertyGraphStore", "MemgraphPropertyGraphStore", "Neo4jPropertyGraphStore"}
@@ -202,7 +202,7 @@ class PropertyGraphReader(GraphReader):
     def schema(self) -> str:
         """Return the store's own schema text, or for a SimplePropertyGraphStore its kinds of edge.
 
-        Empty where the store has none.
+        Empty where another store has none.
         """
         if isinstance(self.store, SimplePropertyGraphStore):
             return self._simple_schema()
@@ -235,18 +235,15 @@ class PropertyGraphReader(GraphReader):
         if not self._cypher:
             return super().paths(entity_ids, max_depth=max_depth, limit=limit, labels=labels)
         _check_positive(max_depth=max_depth, limit=limit)
-        rows = self._run(
-            _CYPHER.format(
-                depth=int(max_depth), of_labels=_OF_LABELS if labels is not None else ""
-            ),
-            {"ids": list(dict.fromkeys(entity_ids)), "most": limit, "labels": list(labels or ())},
-        )
-        starts: dict[str, list[Path]] = {id: [] for id in entity_ids}
-        for row in rows:
-            path = _path(row["entities"], row["edges"])
-            starts.setdefault(path.entities[0].id, []).append(path)
-        turns = [path for turn in zip_longest(*starts.values()) for path in turn if path]
-        return sorted(turns, key=lambda path: len(path.edges))[:limit]
+        parameters: dict[str, object] = {
+            "ids": list(dict.fromkeys(entity_ids)),
+            "most": max(limit, SCANNED_PATHS),
+            "labels": list(labels or ()),
+        }
+        of_labels = _OF_LABELS if labels is not None else ""
+        rows = self._run(_CYPHER.format(depth=int(max_depth), of_labels=of_labels), parameters)
+        paths = (_path(row["entities"], row["edges"]) for row in rows)
+        return in_turns(paths, entity_ids, limit)
 
     def _run(self, query: str, parameters: dict[str, object]) -> list[Any]:
         try:
@@ -261,12 +258,9 @@ class PropertyGraphReader(GraphReader):
     def _nodes(self, names: Sequence[str]) -> list[LabelledNode]:
         if isinstance(self.store, SimplePropertyGraphStore):
             return [node for node in self.store.get() if not isinstance(node, ChunkNode)]
-        spellings = {
-            spelling
-            for name in map(str.strip, names)
-            for spelling in (name, name.lower(), name.upper(), name.capitalize(), name.title())
-        }
-        return self._get([spelling.replace('"', " ") for spelling in sorted(spellings) if spelling])
+        forms = (str, str.strip, str.lower, str.upper, str.capitalize, str.title)
+        spellings = {form(name).replace('"', " ") for name in names for form in forms}
+        return self._get(sorted(spellings - {""}))
 
     def _get(self, ids: Sequence[str]) -> list[LabelledNode]:
         # get(ids=[]) returns the whole graph.
@@ -307,7 +301,7 @@ class PropertyGraphReader(GraphReader):
         lines = sorted(kinds)[:_SCHEMA_LINES]
         if len(kinds) > len(lines):
             lines.append(f"... and {len(kinds) - len(lines):,} more kinds of relation")
-        return "\n".join(lines)
+        return "\n".join(lines) or "no relations"
 
 
 # The depth is an integer of ours; Cypher takes no parameter there.
