@@ -13,6 +13,8 @@ from llama_index.core.instrumentation.events.base import BaseEvent
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM, ChatMessage
 from llama_index.core.prompts import ChatPromptTemplate
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.settings import Settings
 
@@ -315,3 +317,22 @@ def test_anything_with_the_two_methods_is_a_reranker() -> None:
 
     assert isinstance(Own(), RelationReranker)
     assert isinstance(LLMRelationRerank(), RelationReranker)
+
+
+# --- in an engine ---
+
+
+class _Relations(BaseRetriever):
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return nodes()
+
+
+async def test_in_a_query_engine() -> None:
+    llm = ScriptedLLM({"decide which facts": GOOD, "": "Hydrodynamica."})
+    engine = RetrieverQueryEngine.from_args(
+        _Relations(), llm=llm, node_postprocessors=[LLMRelationRerank(llm=llm)]
+    )
+    for response in (engine.query(QUESTION), await engine.aquery(QUESTION)):
+        assert str(response) == "Hydrodynamica."
+        assert [node.node_id for node in response.source_nodes] == ["r1", "r2", "r3"]
+    assert len(llm.calls) == 4
