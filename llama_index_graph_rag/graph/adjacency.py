@@ -64,7 +64,7 @@ def _pointers(lengths: NDArray[np.integer]) -> Pointers:
     return indptr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Adjacency:
     """Row-wise adjacency: a base in CSR form, and whole rows written anew over it.
 

@@ -19,7 +19,7 @@ Relevance = NDArray[np.floating] | Callable[[Rows], NDArray[np.floating]]
 """One number a relation of the graph, or a function that gives it for rows (some asked twice)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Expansion:
     """Relations reached from seeds.
 

@@ -24,7 +24,7 @@ from llama_index_graph_rag.graph.expansion import Expansion, Relevance, Walk
 __all__ = ["Expansion", "Incidence", "Relevance"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Incidence:
     """Which entities, relations and passages touch; rows are int32, the object is immutable.
 

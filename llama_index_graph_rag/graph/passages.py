@@ -28,7 +28,7 @@ class PassageKey(NamedTuple):
     document_hash: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PassageTable:
     """Passages by row; the row of a removed passage stays, dead, until the table is merged.
 

@@ -48,7 +48,7 @@ class EntityKey(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GraphSnapshot:
     """An immutable graph: safe to read from any thread while a later one is being made.
 

@@ -275,3 +275,10 @@ def test_readers_in_threads_agree():
         thread.join()
     assert all(result == results[0] for result in results)
     assert len(results) == 4
+
+
+def test_a_snapshot_is_a_key_for_caches():
+    graph = GraphSnapshot.empty()
+    assert graph == graph
+    assert graph != GraphSnapshot.empty()
+    assert {graph: 1}[graph] == 1
