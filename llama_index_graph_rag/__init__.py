@@ -2,4 +2,58 @@
 
 from __future__ import annotations
 
+from llama_index_graph_rag.errors import (
+    GraphRAGError,
+    GraphRAGTypeError,
+    GraphRAGValueError,
+    MissingExtraError,
+    StoreError,
+)
+from llama_index_graph_rag.extractors.entities import LLMEntityExtractor
+from llama_index_graph_rag.extractors.triplets import LLMTripletExtractor
+from llama_index_graph_rag.extractors.vocabulary import VocabularyEntityExtractor
+from llama_index_graph_rag.index import GraphRAGIndex
+from llama_index_graph_rag.postprocessors.relation_rerank import LLMRelationRerank
+from llama_index_graph_rag.postprocessors.relations_to_passages import RelationsToPassages
+from llama_index_graph_rag.query_state import GraphRAGTrace
+from llama_index_graph_rag.retrievers.connection import ConnectionRetriever
+from llama_index_graph_rag.retrievers.graph_rag import GraphRAGRetriever
+from llama_index_graph_rag.retrievers.options import QueryOptions
+from llama_index_graph_rag.retrievers.relations import RelationRetriever
+from llama_index_graph_rag.stores.milvus import MilvusGraphStore
+from llama_index_graph_rag.trace import (
+    GraphNodeWithScore,
+    RelationUse,
+    RetrievalTrace,
+    RetrievalTraceEvent,
+)
+from llama_index_graph_rag.triplets import Mention, Triplet
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "ConnectionRetriever",
+    "GraphNodeWithScore",
+    "GraphRAGError",
+    "GraphRAGIndex",
+    "GraphRAGRetriever",
+    "GraphRAGTrace",
+    "GraphRAGTypeError",
+    "GraphRAGValueError",
+    "LLMEntityExtractor",
+    "LLMRelationRerank",
+    "LLMTripletExtractor",
+    "Mention",
+    "MilvusGraphStore",
+    "MissingExtraError",
+    "QueryOptions",
+    "RelationRetriever",
+    "RelationUse",
+    "RelationsToPassages",
+    "RetrievalTrace",
+    "RetrievalTraceEvent",
+    "StoreError",
+    "Triplet",
+    "VocabularyEntityExtractor",
+    "__version__",
+]

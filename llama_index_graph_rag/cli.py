@@ -100,7 +100,8 @@ def _passages(nodes: Sequence[NodeWithScore], relations: Sequence[Sequence[str]]
 def _summary(result: DemoResult) -> None:
     if result.questions > 1:
         print(
-            f"All passages that the answer needs are among the first 3, {result.questions} questions:"
+            "All passages that the answer needs are among the first 3, "
+            f"of {result.questions} questions:"
         )
         print(
             f"  plain vector retrieval {result.vector_complete}, the graph {result.graph_complete}"

@@ -19,6 +19,7 @@ from llama_index_graph_rag.graph.select import (
     select_passages,
 )
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
+from llama_index_graph_rag.postprocessors.relation_choice import RelationChoice
 from llama_index_graph_rag.stores.base import StoredPassage
 from llama_index_graph_rag.trace import GraphNodeWithScore, RelationUse, RetrievalTrace, TracedHit
 
@@ -124,6 +125,20 @@ class QueryState:
             dense_fill=self.dense_fill,
             permitted=self.permitted,
         )
+
+    def record(self, choice: RelationChoice) -> None:
+        """Write what a reranker chose among the candidates, said and cost into the trace."""
+        trace = self.trace
+        trace.calls["llm"] += choice.llm_calls
+        trace.tokens["prompt"] += choice.prompt_tokens
+        trace.tokens["completion"] += choice.completion_tokens
+        trace.reasoning, trace.llm_answer = choice.reasoning, choice.raw
+        trace.chosen = [trace.candidates[index] for index in choice.indices]
+        trace.dropped.extend(f"relation rerank: {line}" for line in choice.dropped)
+        if choice.reason:
+            trace.fallbacks.append(
+                f"relation rerank: {choice.reason}; the graph's ranking stands in"
+            )
 
     def of_relations(self, rows: Sequence[int]) -> list[int]:
         """Return the passages that a choice among these relations may bring."""

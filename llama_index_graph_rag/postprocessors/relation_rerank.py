@@ -26,6 +26,7 @@ from llama_index_graph_rag.postprocessors.relation_choice import (
     reasoning_of,
 )
 from llama_index_graph_rag.prompts import RELATION_RERANK_EXAMPLE, RELATION_RERANK_PROMPT
+from llama_index_graph_rag.query_state import RelationNodeWithScore
 from llama_index_graph_rag.steps import Process, adrive, drive
 
 __all__ = ["LLMRelationRerank", "RelationChoice", "RelationReranker"]
@@ -237,8 +238,7 @@ class LLMRelationRerank(BaseNodePostprocessor, PromptMixin):
                 choice.reason,
                 min(self.rerank_top_n, len(nodes)),
             )
-        places = choice.indices or range(min(self.rerank_top_n, len(nodes)))
-        kept = [nodes[place] for place in places]
+        kept = _kept(nodes, choice, self.rerank_top_n)
         dispatcher.event(ReRankEndEvent(nodes=kept))
         return kept
 
@@ -252,6 +252,21 @@ class LLMRelationRerank(BaseNodePostprocessor, PromptMixin):
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         self._prompt = prompts.get("relation_rerank_prompt", self._prompt)
+
+
+def _kept(nodes: list[NodeWithScore], choice: RelationChoice, top_n: int) -> list[NodeWithScore]:
+    state = next((node.state for node in nodes if isinstance(node, RelationNodeWithScore)), None)
+    if state is not None:
+        state.record(choice)
+    if choice.indices:
+        return [nodes[place] for place in choice.indices]
+    # The question's ranking may stand in later: nodes that carry its state say that none decided.
+    return [
+        node.model_copy(update={"undecided": True})
+        if isinstance(node, RelationNodeWithScore)
+        else node
+        for node in nodes[:top_n]
+    ]
 
 
 def _within(candidates: Sequence[str], budget: int) -> tuple[list[str], list[int], tuple[str, ...]]:

@@ -9,9 +9,9 @@ from llama_index.core import Settings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
-from llama_index_instrumentation import get_dispatcher
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores import MetadataFilters
+from llama_index_instrumentation import get_dispatcher
 
 from llama_index_graph_rag.extractors.query import (
     EntityExtractor,
@@ -19,7 +19,6 @@ from llama_index_graph_rag.extractors.query import (
     as_entity_extractor,
 )
 from llama_index_graph_rag.extractors.vocabulary import VocabularyEntityExtractor
-
 from llama_index_graph_rag.graph.ranking import DEFAULT_RANKING, Ranking, get_ranking
 from llama_index_graph_rag.query_state import GraphRAGTrace
 from llama_index_graph_rag.retrievers.options import QueryOptions

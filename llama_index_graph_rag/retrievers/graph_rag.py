@@ -14,13 +14,12 @@ from llama_index.core.vector_stores import MetadataFilters
 from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.extractors.query import EntityExtractor, NameFunction
 from llama_index_graph_rag.graph.ranking import DEFAULT_RANKING, Ranking
-from llama_index_graph_rag.postprocessors.relation_rerank import LLMRelationRerank, RelationChoice
+from llama_index_graph_rag.postprocessors.relation_rerank import LLMRelationRerank
 from llama_index_graph_rag.query_state import GraphRAGTrace, QueryState
 from llama_index_graph_rag.retrievers.base import VOCABULARY, GraphStoreRetriever
 from llama_index_graph_rag.retrievers.options import CandidateRule, QueryOptions
 from llama_index_graph_rag.steps import Process, call
 from llama_index_graph_rag.stores.base import GraphIndexStore
-from llama_index_graph_rag.trace import TracedHit
 
 
 class GraphRAGRetriever(GraphStoreRetriever):
@@ -184,18 +183,5 @@ max_expanded_relations, max_passages_per_relation
         texts = [candidate.text for candidate in candidates]
         with trace.timed("llm"):
             choice = yield from call(reranker.choose, reranker.achoose, trace.question, texts)
-        record_choice(trace, choice)
-        chosen = [candidates[index] for index in choice.indices]
-        trace.chosen = [TracedHit(item.id, item.text, item.relevance) for item in chosen]
-        return [item.row for item in chosen]
-
-
-def record_choice(trace: GraphRAGTrace, choice: RelationChoice) -> None:
-    """Write what a reranker said and cost into the trace."""
-    trace.calls["llm"] += choice.llm_calls
-    trace.tokens["prompt"] += choice.prompt_tokens
-    trace.tokens["completion"] += choice.completion_tokens
-    trace.reasoning, trace.llm_answer = choice.reasoning, choice.raw
-    trace.dropped.extend(f"relation rerank: {line}" for line in choice.dropped)
-    if choice.reason:
-        trace.fallbacks.append(f"relation rerank: {choice.reason}; the graph's ranking stands in")
+        state.record(choice)
+        return [candidates[index].row for index in choice.indices]

@@ -222,7 +222,8 @@ class Relevance:
         if not len(self._rows):
             return np.zeros(len(rows), dtype=np.float32)
         at = np.minimum(np.searchsorted(self._rows, rows), len(self._rows) - 1)
-        return np.where(self._rows[at] == rows, self._scores[at], 0).astype(np.float32)
+        known = self._rows[at] == rows
+        return np.asarray(np.where(known, self._scores[at], 0), dtype=np.float32)
 
 
 def _units(vectors: Vectors) -> Vectors:

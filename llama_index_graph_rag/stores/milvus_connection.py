@@ -197,14 +197,15 @@ class MilvusConnection:
                 yield self.query(collection, where, fields, limit)
             return
         # Not query_iterator: it fails on keys with quotes or newlines and sleeps at its start.
-        page = self.query(collection, where or "id >= \"\"", fields, SCAN_PAGE)
+        page = self.query(collection, where or 'id >= ""', fields, SCAN_PAGE)
         while page:
             yield page
             if len(page) < SCAN_PAGE:
                 return
             last = max(str(row["id"]).encode() for row in page).decode()
             after = f"id > {quote(last)}"
-            page = self.query(collection, f"({where}) and {after}" if where else after, fields, SCAN_PAGE)
+            rest = f"({where}) and {after}" if where else after
+            page = self.query(collection, rest, fields, SCAN_PAGE)
 
     def close(self) -> None:
         """Close the connection and let go of a Milvus Lite file."""
