@@ -15,7 +15,10 @@ from llama_index_graph_rag.identity import clean_text
 from llama_index_graph_rag.triplets import Mention, Triplet
 
 _LONGEST = 1_000
-_WORD = re.compile(r"\w+")
+# With the marks of scripts whose vowels are marks.
+_WORD = re.compile(
+    r"[\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]+"
+)
 # Written without spaces: their words are taken as pairs of neighbouring characters.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
 # A subject is often the topic, named everywhere; it alone is no evidence, the object alone can be.
