@@ -58,7 +58,7 @@ class VocabularyEntityExtractor(EntityExtractor):
     -----
     The automaton (Aho and Corasick, "Efficient string matching", 1975) is built at the first
     question and kept as long as the graph's base lives; names that came later go into a small one
-    of their own. 250,000 names take a second or two and about 50 MB.
+    of their own. 250,000 names take about two seconds and 50 MB.
 
     Examples
     --------
