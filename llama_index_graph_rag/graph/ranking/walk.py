@@ -86,15 +86,7 @@ class Walk:
         if permitted is not None:
             passages = np.where(permitted, passages, 0.0)
         step = self._stepper(graph, permitted, float(entities.sum() + passages.sum()))
-        at_entities, at_passages = (1 - self.damping) * entities, (1 - self.damping) * passages
-        all_entities, all_passages = at_entities.copy(), at_passages.copy()
-        for _ in range(self.steps):
-            at_entities, at_passages = step.advance(at_entities, at_passages)
-            at_entities *= self.damping
-            at_passages *= self.damping
-            all_entities += at_entities
-            all_passages += at_passages
-        return all_entities, all_passages
+        return sum_of_steps(step, entities, passages, self.damping, self.steps)
 
     def _stepper(self, graph: Incidence, permitted: Mask | None, mass: float) -> _Whole | _Local:
         edges = len(graph.entity_relations.indices) + len(graph.passage_relations.indices)
@@ -189,6 +181,21 @@ class _Local:
         # A hub over the limit is passed over, not the end of the list.
         kept = best[degrees[best] <= self.max_edges]
         return np.sort(nodes[kept[np.cumsum(degrees[kept]) <= self.max_edges]])
+
+
+def sum_of_steps(
+    step: _Whole | _Local, entities: Mass, passages: Mass, damping: float, steps: int
+) -> tuple[Mass, Mass]:
+    """Return ``(1 - damping) sum_t (damping step)^t`` of the restart."""
+    at_entities, at_passages = (1 - damping) * entities, (1 - damping) * passages
+    all_entities, all_passages = at_entities.copy(), at_passages.copy()
+    for _ in range(steps):
+        at_entities, at_passages = step.advance(at_entities, at_passages)
+        at_entities *= damping
+        at_passages *= damping
+        all_entities += at_entities
+        all_passages += at_passages
+    return all_entities, all_passages
 
 
 def _inverse(values: NDArray[np.integer] | Mass) -> Mass:
