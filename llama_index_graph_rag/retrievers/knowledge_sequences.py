@@ -65,15 +65,20 @@ def select(
     """Return the best `limit` paths, none of which is part of another.
 
     A path's score is its `nearness`, or with `similarities` (cosines to the question, one a path)
-    the mean of the two. A path that a better one contains, read in either direction, is left out;
+    the mean of the two; ties go to the entity matched first. A path that a better one contains, read in either direction, is left out;
     one that contains a better path takes its place.
     """
     near = [nearness(path, matched) for path in paths]
     if similarities is not None:
         near = [(a + max(0.0, b)) / 2 for a, b in zip(near, similarities)]
+    rank = {id: place for place, id in enumerate(matched)}
+
+    def order(index: int) -> tuple[float, int, int]:
+        return -near[index], rank.get(paths[index].entities[0].id, len(rank)), index
+
     kept: list[tuple[Path, str, float]] = []
     contained = cut = 0
-    for index in sorted(range(len(paths)), key=lambda index: (-near[index], index)):
+    for index in sorted(range(len(paths)), key=order):
         path, steps = paths[index], _steps(paths[index])
         forward, backward = _key(steps), _key(steps[::-1])
         if any(forward in other or backward in other for _, other, _ in kept):
