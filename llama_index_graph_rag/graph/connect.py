@@ -202,6 +202,8 @@ class _Side:
 
     def fit(self, rows: Rows) -> None:
         """Make room for the levels of these rows."""
+        if self.size:
+            return
         top = int(rows.max(initial=-1))
         if top >= len(self.level):
             more = np.full(max(top + 1, 2 * len(self.level)) - len(self.level), -1, dtype=np.int8)

@@ -42,6 +42,8 @@ class PathGraph:
         Nodes at distance i are those from ``offsets[i]`` up to ``offsets[i + 1]``.
     sources, targets, counts
         For each layer, the edges by source, then target: nodes, and how many relations join them.
+    bounds
+        For each layer, where the edges of each of its source nodes start, and where the last end.
     weights
         For each layer, how near each edge is to the question: 0 to MAX_WEIGHT.
 
@@ -59,6 +61,7 @@ class PathGraph:
     sources: tuple[Ints, ...]
     targets: tuple[Ints, ...]
     counts: tuple[Rows, ...]
+    bounds: tuple[Ints, ...]
     weights: tuple[Ints, ...]
 
     @classmethod
@@ -95,6 +98,7 @@ class PathGraph:
             tuple(sources),
             tuple(targets),
             tuple(counts),
+            tuple(map(_bounds, sources, offsets.tolist(), map(len, levels))),
             tuple(count.astype(np.int64) for count in counts),
         )
 
@@ -160,7 +164,11 @@ class PathGraph:
         kept = zip(self.sources, self.targets, self.counts, self.weights)
         layers = [[np.delete(part, gone) for part in layer] for layer, gone in zip(kept, edges)]
         sources, targets, counts, weights = map(tuple, zip(*layers))
-        return replace(self, sources=sources, targets=targets, counts=counts, weights=weights)
+        widths = [len(bounds) - 1 for bounds in self.bounds]
+        bounds = tuple(map(_bounds, sources, self.offsets, widths))
+        return replace(
+            self, sources=sources, targets=targets, counts=counts, bounds=bounds, weights=weights
+        )
 
     def paths_by_edge(self) -> list[Floats]:
         """Return how many of the shortest paths run over each edge, by layer."""
@@ -173,12 +181,18 @@ class PathGraph:
             behind[layer] = ways[layer]
         return [behind[s] * ahead[t] for s, t in zip(self.sources, self.targets)]
 
+    def edges_of(self, i: int, node: int) -> tuple[int, int]:
+        """Return where the edges of a node of layer i start and end in that layer."""
+        place = node - self.offsets[i]
+        start, end = self.bounds[i][place : place + 2].tolist()
+        return start, end
+
     def _ways_on(self) -> Floats:
         """Return the number of paths from each node to the right side."""
         ways = np.ones(len(self.rows))
         for i in range(self.length - 1, -1, -1):
             layer = slice(self.offsets[i], self.offsets[i + 1])
-            ways[layer] = _by_source(np.add, ways[self.targets[i]], self.sources[i])
+            ways[layer] = np.add.reduceat(ways[self.targets[i]], self.bounds[i][:-1])
         return ways
 
     def best(self, nodes: Ints, edges: Sequence[Ints]) -> tuple[int, Path]:
@@ -196,13 +210,13 @@ class PathGraph:
         for i in range(self.length - 1, -1, -1):
             value = edges[i] + best[self.targets[i]]
             layer = slice(self.offsets[i], self.offsets[i + 1])
-            best[layer] += _by_source(np.maximum, value, self.sources[i])
+            best[layer] += np.maximum.reduceat(value, self.bounds[i][:-1])
             choices.append(value)
         choices.reverse()
         node = int(best[: self.offsets[1]].argmax())
         path, total = [node], int(best[node])
         for i, value in enumerate(choices):
-            start, end = np.searchsorted(self.sources[i], (node, node + 1))
+            start, end = self.edges_of(i, node)
             node = int(self.targets[i][start + value[start:end].argmax()])
             path.append(node)
         return total, tuple(path)
@@ -223,7 +237,7 @@ class PathGraph:
         for i in range(self.length - 1, -1, -1):
             value = edges[i] + ahead[self.targets[i]]
             layer = slice(self.offsets[i], self.offsets[i + 1])
-            ahead[layer] += _by_source(np.maximum, value, self.sources[i])
+            ahead[layer] += np.maximum.reduceat(value, self.bounds[i][:-1])
             values.append(value)
         values.reverse()
         # Best first search with the exact value of what is ahead: no path is looked at in vain.
@@ -235,15 +249,17 @@ class PathGraph:
             if i == self.length:
                 yield -bound, path
                 continue
-            start, end = np.searchsorted(self.sources[i], (node, node + 1))
+            start, end = self.edges_of(i, node)
             options = values[i][start:end]
             for target, worse in zip(self.targets[i][start:end], options.max() - options):
                 heapq.heappush(heap, (bound + int(worse), (*path, int(target))))
 
 
-def _by_source(operation: np.ufunc, values: NDArray, sources: Ints) -> NDArray:  # type: ignore[type-arg]
-    # Each node of a layer has an edge onwards, so the groups are the nodes, in order.
-    return operation.reduceat(values, np.flatnonzero(np.diff(sources, prepend=-1)))
+def _bounds(sources: Ints, first: int, n_nodes: int) -> Ints:
+    # Each node of a layer has an edge onwards, and edges are in the order of nodes.
+    bounds = np.zeros(n_nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(sources - first, minlength=n_nodes), out=bounds[1:])
+    return bounds
 
 
 def _unique(rows: Rows) -> Rows:

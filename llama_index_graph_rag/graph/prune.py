@@ -287,7 +287,7 @@ class _Cover:
         """Return the place of each edge of the path in its layer."""
         graph, places = self.graphs[g], []
         for i, (source, target) in enumerate(pairwise(path)):
-            start, end = np.searchsorted(graph.sources[i], (source, source + 1))
+            start, end = graph.edges_of(i, source)
             places.append(int(start + np.searchsorted(graph.targets[i][start:end], target)))
         return places
 
