@@ -223,7 +223,8 @@ class Relevance:
             return np.zeros(len(rows), dtype=np.float32)
         at = np.minimum(np.searchsorted(self._rows, rows), len(self._rows) - 1)
         known = self._rows[at] == rows
-        return np.asarray(np.where(known, self._scores[at], 0), dtype=np.float32)
+        scores: Vectors = np.where(known, self._scores[at], np.float32(0)).astype(np.float32)
+        return scores
 
 
 def _units(vectors: Vectors) -> Vectors:
