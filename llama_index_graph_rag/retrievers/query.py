@@ -229,4 +229,5 @@ class Relevance:
 
 def _units(vectors: Vectors) -> Vectors:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    units: Vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return units
