@@ -75,6 +75,8 @@ class EvaluationReport:
     baseline: EvaluationReport | None = None
 
     def __post_init__(self) -> None:
+        if self.baseline and self.baseline.k != self.k:
+            raise GraphRAGValueError(f"k={self.k}, but the baseline has k={self.baseline.k}")
         if self.baseline and self._questions() != self.baseline._questions():
             raise GraphRAGValueError(
                 f"the baseline {self.baseline.retriever} answered other questions than "
@@ -107,8 +109,7 @@ class EvaluationReport:
         """Paired difference to the baseline of each metric; empty without a baseline."""
         if self.baseline is None:
             return {}
-        columns = [self.baseline.metric_names.index(name) for name in self.metric_names]
-        paired = self.values - self.baseline.values[:, columns]
+        paired = self.values - self.baseline.values
         return dict(zip(self.metric_names, bootstrap_intervals(paired)))
 
     def groups(self) -> dict[str, dict[str, dict[str, float]]]:

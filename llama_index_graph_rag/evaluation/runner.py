@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from llama_index.core.async_utils import run_jobs
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -151,6 +152,8 @@ def _report(
         calls = Counter(trace.calls) if trace else None
         tokens = Counter(trace.tokens) if trace else None
         results.append(QuestionResult(question, ids, milliseconds, calls, tokens))
+    if baseline:
+        baseline = replace(baseline, k=k)
     return EvaluationReport(dataset.name, name, k, results, unknown, baseline)
 
 
