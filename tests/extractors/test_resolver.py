@@ -26,6 +26,7 @@ def test_near_names_are_proposed_and_different_numbers_are_not():
         ("Euler, Leonhard", "Leonhard Euler"),
         ("Leonard Euler", "Leonhard Euler"),
         ("王小明。", "王小明"),
+        ("University of Basel", "Basle University"),
     }
 
 
@@ -60,11 +61,11 @@ def test_the_work_is_bounded(monkeypatch):
 
     monkeypatch.setattr(rapidfuzz.fuzz, "ratio", counted)
     rng = np.random.default_rng(0)
-    for count in (1_000, 2_000):
+    for count in (400, 800):
         made = 0
         names = [f"common {''.join(rng.choice(list('abcdefgh'), 8))}" for _ in range(count)]
         propose_merges(names, embeddings=rng.standard_normal((count, 16)))
-        assert made < count * 200  # all pairs would be 500 and 1,000 times count
+        assert made < count * 150  # all pairs would be 200 and 400 times count
 
 
 def test_only_what_is_accepted_is_merged_and_aliases_are_told():
