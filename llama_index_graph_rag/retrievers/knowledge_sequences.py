@@ -65,8 +65,8 @@ def select(
     """Return the best `limit` paths, none of which is part of another.
 
     A path's score is its `nearness`, or with `similarities` (cosines to the question, one a path)
-    the mean of the two; ties go to the entity matched first. A path that a better one contains, read in either direction, is left out;
-    one that contains a better path takes its place.
+    the mean of the two; ties go to the entity matched first. A path that a better one contains,
+    read in either direction, is left out; one that contains a better path takes its place.
     """
     near = [nearness(path, matched) for path in paths]
     if similarities is not None:

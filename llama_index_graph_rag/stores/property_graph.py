@@ -64,7 +64,7 @@ class PropertyGraphReader(GraphReader):
 
     The walk is our own, breadth first over `get_triplets`; a store's `get_rel_map` is never
     called, since those repeat relations, cut in hash order or lose hops. Text chunks are not
-    entities and are left out. Where the store runs Cypher, `paths` is one query.
+    entities and are left out. Where the store runs Cypher, `paths` is one query a length.
 
     Parameters
     ----------
@@ -120,9 +120,10 @@ class PropertyGraphReader(GraphReader):
                 found.setdefault(key, {})[ref.id] = ref
         matches = []
         for name in names:
-            exact = found.get(name, {}) if name else {}
-            refs = {**found.get(canonical_name(name), {}), **exact} if canonical_name(name) else {}
-            ranked = sorted(refs.values(), key=lambda ref: (ref.id not in exact, *_by_name(ref)))
+            refs = {**found.get(canonical_name(name), {}), **found.get(name, {})} if name else {}
+            ranked = sorted(
+                refs.values(), key=lambda ref: (name not in (ref.id, ref.name), *_by_name(ref))
+            )
             matches.append(ranked[:limit])
         return matches
 
@@ -241,8 +242,12 @@ class PropertyGraphReader(GraphReader):
             "labels": list(labels or ()),
         }
         of_labels = _OF_LABELS if labels is not None else ""
-        rows = self._run(_CYPHER.format(depth=int(max_depth), of_labels=of_labels), parameters)
-        paths = (_path(row["entities"], row["edges"]) for row in rows)
+        paths: list[Path] = []
+        for depth in range(1, max_depth + 1):
+            if len(paths) < limit:
+                query = _CYPHER.format(depth=depth, of_labels=of_labels)
+                rows = self._run(query, parameters) if entity_ids else []
+                paths.extend(_path(row["entities"], row["edges"]) for row in rows)
         return in_turns(paths, entity_ids, limit)
 
     def _run(self, query: str, parameters: dict[str, object]) -> list[Any]:
@@ -304,16 +309,20 @@ class PropertyGraphReader(GraphReader):
         return "\n".join(lines) or "no relations"
 
 
-# The depth is an integer of ours; Cypher takes no parameter there.
+# The depth is an integer of ours; Cypher takes no parameter there. The limit lies inside, for each
+# start, so that the walk around a hub ends early.
 _CYPHER = """
-MATCH p = (a:`__Entity__`)-[*1..{depth}]-(b:`__Entity__`)
-WHERE a.id IN $ids
-  AND all(n IN nodes(p) WHERE n.id IS NOT NULL
-      AND '__Entity__' IN labels(n) AND size([m IN nodes(p) WHERE m = n]) = 1)
-  {of_labels}
-WITH a, p ORDER BY length(p), [n IN nodes(p) | n.name], [r IN relationships(p) | type(r)]
-WITH a, collect(p)[0..$most] AS found
-UNWIND found AS p
+UNWIND $ids AS id
+CALL {{
+  WITH id
+  MATCH p = (a:`__Entity__`)-[*{depth}..{depth}]-(b:`__Entity__`)
+  WHERE a.id = id
+    AND all(n IN nodes(p) WHERE n.id IS NOT NULL
+        AND '__Entity__' IN labels(n) AND size([m IN nodes(p) WHERE m = n]) = 1)
+    {of_labels}
+  RETURN p
+  LIMIT $most
+}}
 RETURN [n IN nodes(p) | {{id: n.id, name: n.name, labels: labels(n), properties: properties(n)}}]
     AS entities,
   [r IN relationships(p) | {{label: type(r), source: startNode(r).id, properties: properties(r)}}]
@@ -336,8 +345,9 @@ def _path(entities: Sequence[Mapping[str, Any]], edges: Sequence[Mapping[str, An
 
 
 def _ref(node: LabelledNode) -> EntityRef:
-    name = str(getattr(node, "name", node.id))
-    return EntityRef(node.id, name, node.label, _shown({"name": name, **node.properties}))
+    # FalkorDB's get() gives the id for a name, and the name as a property.
+    name = str(node.properties.get("name") or getattr(node, "name", node.id))
+    return EntityRef(node.id, name, node.label, _shown({**node.properties, "name": name}))
 
 
 def _shown(properties: Mapping[str, object]) -> dict[str, object]:
