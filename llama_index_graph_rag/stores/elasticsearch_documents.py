@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SOURCE = ["passage_id", "text", "node"]
 
 
-def get_nodes(session: Session, indices: Indices, ids: Sequence[str]) -> Process[list[TextNode]]:
+def get_passages(session: Session, indices: Indices, ids: Sequence[str]) -> Process[list[TextNode]]:
     """Return the passages with these ids, in the order asked, without the missing ones."""
     nodes: list[TextNode] = []
     for part in chunks(ids, 1_000):

@@ -187,13 +187,13 @@ class ElasticsearchReader(GraphReader):
         """Async twin of `schema`."""
         return await self._arun(lambda session: queries.schema(session, self.indices))
 
-    def get_nodes(self, ids: Sequence[str]) -> list[TextNode]:
+    def get_passages(self, ids: Sequence[str]) -> list[TextNode]:
         """Return the passages with these ids, in the order asked, without the missing ones."""
-        return self._run(lambda session: documents.get_nodes(session, self.indices, ids))
+        return self._run(lambda session: documents.get_passages(session, self.indices, ids))
 
-    async def aget_nodes(self, ids: Sequence[str]) -> list[TextNode]:
-        """Async twin of `get_nodes`."""
-        return await self._arun(lambda session: documents.get_nodes(session, self.indices, ids))
+    async def aget_passages(self, ids: Sequence[str]) -> list[TextNode]:
+        """Async twin of `get_passages`."""
+        return await self._arun(lambda session: documents.get_passages(session, self.indices, ids))
 
     def stats(self) -> dict[str, int]:
         """Return the numbers of passages, of statements (a relation in a passage) and of pairs."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import itertools
-import shutil
 import socket
 import subprocess
 import sys
@@ -27,7 +27,9 @@ def elasticsearch_url(tmp_path_factory):
         version = None
     if version != ENGINE or not sys.platform.startswith("linux"):
         pytest.skip(f"needs noida-db=={ENGINE} on Linux, found {version} on {sys.platform}")
-    command = shutil.which("noida-db", path=str(Path(sys.executable).parent))
+    # The package's console script would leave its child, the engine, behind when it is killed.
+    package = importlib.util.find_spec("noida_db").origin
+    command = Path(package).with_name("noida-db")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -170,7 +170,7 @@ class TestWalking:
         assert await store.amatch_entities(["a"]) == store.match_entities(["a"])
         assert await store.aschema() == store.schema()
         assert await store.astats() == store.stats()
-        assert await store.aget_nodes(["1"]) == store.get_nodes(["1"])
+        assert await store.aget_passages(["1"]) == store.get_passages(["1"])
         assert await store.adelete_passages(["1"]) == 1
         assert store.stats() == {"passages": 0, "statements": 0, "pairs": 0}
 
@@ -223,7 +223,7 @@ class TestWriting:
         store.add([node("1"), node("2")], [self.TRIPLETS, self.TRIPLETS[:1]])
         store.add([node("1", "new")], [[("B", "r", "D")]])
         assert around(store, "B") == [("A", 1), ("D", 1)]
-        assert store.get_nodes(["1"])[0].text == "new"
+        assert store.get_passages(["1"])[0].text == "new"
         assert store.stats() == {"passages": 2, "statements": 2, "pairs": 2}
 
     def test_deleting_lets_go_what_only_the_deleted_stated(self, store):
@@ -299,14 +299,14 @@ class TestWriting:
         read.metadata = {"graph_rag_triplets": [["A", "r", "B"]], "year": 1727}
         store.add([read])
         assert around(store, "A") == [("B", 1)]
-        assert store.get_nodes(["1"])[0].metadata == {"year": 1727}
+        assert store.get_passages(["1"])[0].metadata == {"year": 1727}
         left_out = store.add([node("2")], [[("A", "", "B")]])
         assert [one.reason for one in left_out] == ["the predicate is empty"]
 
     @pytest.mark.parametrize("id_", ["quote'\"", "back\\slash", "line\nbreak", "字" * 300, "a b"])
     def test_ids_of_any_kind(self, store, id_):
         store.add([node(id_, "text", doc=id_)], [[(id_, "r", "B")]])
-        assert store.get_nodes(["none", id_])[0].node_id == id_
+        assert store.get_passages(["none", id_])[0].node_id == id_
         assert store.delete_documents([id_]) == 1
 
     @pytest.mark.parametrize(
@@ -431,7 +431,7 @@ class TestFromIndex:
         assert fact.subject.name == "Leonhard Euler"
         assert fact.evidence == (Evidence("p", "leonhard Euler lived in Basel."),)
         assert fact.similarity == pytest.approx(1.0, abs=1e-5)
-        assert store.get_nodes(["p"])[0].metadata == {"page": 3}
+        assert store.get_passages(["p"])[0].metadata == {"page": 3}
 
     def test_something_else_is_refused(self):
         with pytest.raises(GraphRAGTypeError, match="give a GraphRAGIndex"):
