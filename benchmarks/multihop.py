@@ -131,6 +131,7 @@ def summary(dataset: Dataset, embed_model: str, reports: dict[str, EvaluationRep
                 "groups": report.groups(),
                 "calls_per_query": report.calls_per_query(),
                 "latency_ms": report.latency(),
+                "stage_ms": report.stage_milliseconds(),
             }
             for name, report in reports.items()
         },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,8 +36,8 @@ class QuestionResult:
         Ids of the passages, best first, each once.
     milliseconds
         Wall time of the retrieval.
-    calls, tokens
-        From the retrieval's trace; None where the retriever gives none.
+    calls, tokens, stages
+        From the retrieval's trace (stages in milliseconds); None where the retriever gives none.
     """
 
     question: Question
@@ -45,6 +45,7 @@ class QuestionResult:
     milliseconds: float
     calls: Counter[str] | None = None
     tokens: Counter[str] | None = None
+    stages: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,10 @@ class EvaluationReport:
         """Return the mean number of tokens of each kind, empty if no result has a trace."""
         return _mean_counts([result.tokens for result in self.results])
 
+    def stage_milliseconds(self) -> dict[str, float]:
+        """Return the mean milliseconds of each stage, empty if no result has a trace."""
+        return _mean_counts([result.stages for result in self.results])
+
     def notes(self) -> list[str]:
         """Return what a reader must know to read the numbers right."""
         notes = []
@@ -180,6 +185,7 @@ class EvaluationReport:
             "metrics": {name: metric._asdict() for name, metric in self.metrics.items()},
             "groups": self.groups(),
             "latency_ms": self.latency(),
+            "stage_ms": self.stage_milliseconds(),
             "calls_per_query": self.calls_per_query(),
             "tokens_per_query": self.tokens_per_query(),
             "notes": self.notes(),
@@ -237,7 +243,10 @@ class EvaluationReport:
         return [result.question.id for result in self.results]
 
 
-def _mean_counts(counts: list[Counter[str] | None]) -> dict[str, float]:
+def _mean_counts(counts: Sequence[Mapping[str, float] | None]) -> dict[str, float]:
     known = [count for count in counts if count is not None]
-    total = sum(known, Counter[str]())
+    total: defaultdict[str, float] = defaultdict(float)
+    for count in known:
+        for kind, number in count.items():
+            total[kind] += number
     return {kind: number / len(known) for kind, number in sorted(total.items())}

@@ -149,9 +149,15 @@ def _report(
     for question, nodes, trace, milliseconds in records:
         ids = tuple(dict.fromkeys(_passage_id(node.node, known) for node in nodes))
         unknown += sum(id not in known for id in ids)
-        calls = Counter(trace.calls) if trace else None
-        tokens = Counter(trace.tokens) if trace else None
-        results.append(QuestionResult(question, ids, milliseconds, calls, tokens))
+        result = QuestionResult(question, ids, milliseconds)
+        if trace:
+            result = replace(
+                result,
+                calls=Counter(trace.calls),
+                tokens=Counter(trace.tokens),
+                stages=dict(trace.milliseconds),
+            )
+        results.append(result)
     if baseline:
         baseline = replace(baseline, k=k)
     return EvaluationReport(dataset.name, name, k, results, unknown, baseline)

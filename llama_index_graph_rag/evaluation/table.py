@@ -28,6 +28,9 @@ def report_table(report: EvaluationReport) -> str:
             rows.append([f"{field} {value}", str(int(group["questions"])), *means])
     lines = [f"{report.dataset}: {len(report.results)} questions, percent", format_table(rows)]
     lines.append(f"milliseconds a query: {_pairs(report.latency(), '.1f')}")
+    stages = report.stage_milliseconds()
+    if stages:
+        lines.append(f"by stage: {_pairs(stages, '.1f')}")
     for what, counts in (
         ("calls", report.calls_per_query()),
         ("tokens", report.tokens_per_query()),

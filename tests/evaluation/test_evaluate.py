@@ -67,6 +67,7 @@ class Traced(Fixed):
         trace = RetrievalTrace(query)
         trace.calls.update({"milvus.search": 2, "llm": query == "d"})
         trace.tokens["prompt"] = len(query)
+        trace.milliseconds["recall"] = 3.0 * len(query)
         return self.retrieve(query), trace
 
     async def aretrieve_with_trace(self, query: str) -> tuple[list[NodeWithScore], RetrievalTrace]:
@@ -126,6 +127,7 @@ def test_calls_and_tokens_from_the_trace() -> None:
     report = evaluate(Traced("ab"), DATASET)
     assert report.calls_per_query() == {"llm": 0.25, "milvus.search": 2}
     assert report.tokens_per_query() == {"prompt": 2}
+    assert report.stage_milliseconds() == {"recall": 6}
     assert evaluate(Fixed("ab"), DATASET).calls_per_query() == {}
 
 
@@ -171,7 +173,7 @@ def test_table() -> None:
     assert lines[3].split()[:2] == ["Fixed", "4"]
     assert lines[4].split()[:4] == ["ours", "4", "20.8", "66.7"]
     assert lines[6].split()[0] == "difference"
-    for part in ("hops 2", "type bridge", "p99", "llm 0.25", "prompt 2.00", "note: "):
+    for part in ("hops 2", "type bridge", "p99", "recall 6.0", "llm 0.25", "prompt 2.00", "note: "):
         assert part in table
 
 
