@@ -126,7 +126,8 @@ _PARSING = threading.RLock()
 
 def _clauses(sentence: Iterable[Token]) -> Iterator[tuple[str, str, str]]:
     for token in sentence:
-        if token.dep_ == "appos" and _is_name(token) and _is_name(token.head):
+        # Two proper names side by side are more often a list than one thing.
+        if token.dep_ == "appos" and {token.pos_, token.head.pos_} == {"NOUN", "PROPN"}:
             yield _phrase(token.head), "is", _phrase(token)
         if token.pos_ not in ("VERB", "AUX") or token.dep_ in ("aux", "auxpass"):
             continue
@@ -142,6 +143,9 @@ def _subjects(verb: Token) -> Iterator[str]:
         yield from _subjects(verb.head)  # "was born and died"
         return
     if not found and verb.dep_ in ("acl", "relcl"):
+        if verb.head.dep_ == "attr":  # "X is a magazine published by Y" tells of X
+            yield from _subjects(verb.head.head)
+            return
         found = [verb.head]
     for subject in found:
         if subject.tag_ in ("WDT", "WP") and verb.dep_ == "relcl":
@@ -163,7 +167,7 @@ def _objects(verb: Token) -> Iterator[tuple[str, str]]:
                             yield f"{predicate} {role} {link.text}", item
                 elif _is_name(thing):
                     yield predicate, _phrase(thing)
-        elif child.dep_ in ("prep", "agent"):
+        elif child.dep_ in ("prep", "agent") and child.i > verb.i:
             for item in _complements(child):
                 yield f"{predicate} {child.text}", item
 

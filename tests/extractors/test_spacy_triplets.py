@@ -37,6 +37,10 @@ def extractor():
                 ("Marie Curie", "discovered", "radium"),
             ],
         ),
+        (
+            "Nature is a journal published by Macmillan.",
+            [("Nature", "is", "journal"), ("Nature", "published by", "Macmillan")],
+        ),
         ("He lives in Paris.", []),
         ("", []),
     ],
