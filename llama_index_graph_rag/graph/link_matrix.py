@@ -80,8 +80,8 @@ class LinkMatrix:
         # Sorted by row, then by the rank of the neighbour; a stable sort then puts counts first.
         keys = np.concatenate(
             [
-                left * np.int64(n_entities) + ranks[right],
-                right * np.int64(n_entities) + ranks[left],
+                left.astype(np.int64) * n_entities + ranks[right],
+                right.astype(np.int64) * n_entities + ranks[left],
             ]
         )
         keys.sort()

@@ -92,17 +92,17 @@ class ConnectionRetriever(BaseRetriever):
 
     Notes
     -----
-    Over a store that is no snapshot a question of two names costs at most 10 calls: one for the
-    names, 1 + 3 x 2 for the walk, one for the facts, one more for facts to prune by with
-    `embed_model`, and one for passages where the store knows no sentences. The method follows the
-    bidirectional search of Pohl (1971).
+    Over a store that holds no snapshot a question of two names costs at most 9 calls: one for the
+    names, 1 + 3 x 2 for the walk and one for the facts; with `embed_model` one more where paths
+    are pruned; and one for passages where the store has them but knows no sentences. Over a
+    snapshot the walk costs none. The method is the bidirectional search of Pohl (1971), by layers.
 
     Examples
     --------
     >>> import tempfile
     >>> from llama_index.core import MockEmbedding
     >>> from llama_index_graph_rag.demo import load_demo
-    >>> from llama_index_graph_rag.index import GraphRAGIndex
+    >>> from llama_index_graph_rag import GraphRAGIndex
     >>> demo = load_demo()
     >>> index = GraphRAGIndex.from_triplets(
     ...     demo.nodes, demo.triplets, uri=tempfile.mkdtemp() + "/demo.db",
@@ -262,7 +262,7 @@ def connect_text(reader: GraphReader, names: Sequence[str], **options: Any) -> s
     >>> import tempfile
     >>> from llama_index.core import MockEmbedding
     >>> from llama_index_graph_rag.demo import load_demo
-    >>> from llama_index_graph_rag.index import GraphRAGIndex
+    >>> from llama_index_graph_rag import GraphRAGIndex
     >>> demo = load_demo()
     >>> index = GraphRAGIndex.from_triplets(
     ...     demo.nodes, demo.triplets, uri=tempfile.mkdtemp() + "/demo.db",

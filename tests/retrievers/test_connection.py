@@ -21,6 +21,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError, StoreError
+from llama_index_graph_rag.extractors.entities import LLMEntityExtractor
 from llama_index_graph_rag.graph.connections import ConnectLimits
 from llama_index_graph_rag.graph.snapshot import (
     EntityKey,
@@ -34,6 +35,7 @@ from llama_index_graph_rag.retrievers.walk import ReaderWalk, SnapshotWalk, sear
 from llama_index_graph_rag.steps import drive
 from llama_index_graph_rag.stores.base import EntityRef, GraphReader, StoredPassage
 from llama_index_graph_rag.stores.snapshot_reader import SnapshotReader
+from llama_index_graph_rag.testing.scripted_llm import ScriptedLLM
 from llama_index_graph_rag.testing.toy_graphs import HUB, SELF_LOOP, ToyGraph, toy_graph
 from llama_index_graph_rag.trace import RetrievalTraceEvent
 
@@ -521,6 +523,61 @@ def test_a_store_that_is_down_raises():
     retriever = ConnectionRetriever(Down(STORY), entity_extractor=lambda q: ["Ann", "Cleo"])
     with pytest.raises(StoreError, match="start it"):
         retriever.retrieve(QUESTION)
+
+
+# --- over an index, and with an LLM -------------------------------------------------------------
+
+
+async def test_over_an_index_in_milvus(tmp_path):
+    pytest.importorskip("milvus_lite", reason="needs Milvus Lite")
+    from llama_index_graph_rag.demo import CONNECTION, load_demo
+    from llama_index_graph_rag.index import GraphRAGIndex
+
+    demo = load_demo()
+    index = GraphRAGIndex.from_triplets(
+        demo.nodes, demo.triplets, uri=tmp_path / "demo.db", embed_model=MockEmbedding(8)
+    )
+    try:
+        question = f"How are {CONNECTION[0]} and {CONNECTION[1]} connected?"
+        retriever = ConnectionRetriever(index.store, embed_model=MockEmbedding(8))
+        nodes, trace = retriever.retrieve_with_trace(question)
+        assert nodes[0].node.metadata["entities"] == [
+            *("Joseph Fourier", "Joseph-Louis Lagrange"),
+            *("Leonhard Euler", "Johann Bernoulli"),
+        ]
+        passages = ["joseph-fourier", "joseph-louis-lagrange", "leonhard-euler"]
+        assert nodes[0].node.metadata["passage_ids"] == passages
+        assert set(trace.calls) == {"reader.match", "reader.facts", "embedding"}
+        again = await retriever.aretrieve(question)
+        assert [node.text for node in again] == [node.text for node in nodes]
+        original = ConnectionRetriever(index.store, mode="passages").retrieve(question)
+        assert [node.node_id for node in original] == passages
+        index.delete_nodes(["joseph-louis-lagrange"])
+        later = retriever.retrieve(question)
+        assert all("joseph-louis-lagrange" not in node.text for node in later)
+    finally:
+        index.close()
+
+
+async def test_names_by_an_llm():
+    llm = ScriptedLLM('{"entities": ["Ann", "Cleo"]}')
+    retriever = ConnectionRetriever(
+        AskedReader(STORY), entity_extractor=LLMEntityExtractor(llm), mode="paths"
+    )
+    for nodes, trace in (
+        retriever.retrieve_with_trace(QUESTION),
+        await retriever.aretrieve_with_trace(QUESTION),
+    ):
+        assert nodes[0].text.startswith("Ann -[knows]-> Ben")
+        assert trace.calls["llm"] == 1
+    down = ConnectionRetriever(
+        AskedReader(STORY),
+        entity_extractor=LLMEntityExtractor(ScriptedLLM(RuntimeError("down"))),
+    )
+    nodes, trace = down.retrieve_with_trace(QUESTION)
+    assert nodes == []
+    assert trace.fallbacks[0].startswith("query entities: ")
+    assert trace.fallbacks[1] == "no entity: the question names none"
 
 
 # --- in LlamaIndex ------------------------------------------------------------------------------
