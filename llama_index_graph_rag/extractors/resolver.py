@@ -136,7 +136,8 @@ def propose_merges(
     if max_block < 2:
         raise GraphRAGValueError(f"max_block={max_block} must be at least 2")
     vectors = None if embeddings is None else _unit(embeddings, len(names))
-    words = [_words(name) for name in names]
+    canonical = [canonical_name(name) for name in names]
+    words = [_words(name) for name in canonical]
     ordered = [" ".join(sorted(item)) for item in words]
     near: dict[int, dict[int, tuple[float, float | None]]] = defaultdict(dict)
     for left, right in _candidates(words, ordered, vectors, max_block):
@@ -196,8 +197,8 @@ def _unit(embeddings: ArrayLike, count: int) -> NDArray[np.float32]:
     return (matrix / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def _words(name: str) -> tuple[str, ...]:
-    return tuple(word.strip(".,;()'\"") for word in canonical_name(name).split())
+def _words(canonical: str) -> tuple[str, ...]:
+    return tuple(word.strip(".,;()'\"") for word in canonical.split())
 
 
 def _numbers(words: Sequence[str]) -> frozenset[str]:
