@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from random import Random
 
 import networkx as nx
 import pytest
@@ -212,6 +213,59 @@ def test_memory_and_store_cut_alike(edges, neighbors, new_nodes, frontier, links
     limits = ConnectLimits(neighbors=neighbors, new_nodes=new_nodes, frontier=frontier, links=links)
     toy = edges_graph(edges)
     both_walks(toy, sorted(toy.entities)[:k], limits)
+
+
+def property_graph_reader(request, toy):
+    pytest.importorskip("llama_index_graph_rag.stores.property_graph")
+    from llama_index.core.graph_stores import EntityNode, Relation, SimplePropertyGraphStore
+
+    from llama_index_graph_rag.stores.property_graph import PropertyGraphReader
+
+    store = SimplePropertyGraphStore()
+    store.upsert_nodes([EntityNode(name=name) for name in toy.entities])
+    store.upsert_relations(
+        [Relation(label=t.predicate, source_id=t.subject, target_id=t.object) for t in toy.triplets]
+    )
+    return PropertyGraphReader(store)
+
+
+def hugegraph_reader(request, toy):
+    from llama_index_graph_rag.stores.hugegraph import HugeGraphStore
+
+    store = HugeGraphStore(request.getfixturevalue("hugegraph_url"))
+    store.add_triplets(toy.triplets)
+    return store
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda request, toy: MemoryReader(toy),
+        lambda request, toy: AskedReader(toy),
+        property_graph_reader,
+        hugegraph_reader,
+    ],
+    ids=["memory", "asked", "property graph", "hugegraph"],
+)
+def test_every_store_equals_networkx(make, request):
+    random = Random(5)
+    edges = [(random.randrange(24), random.randrange(24)) for _ in range(30)]
+    toy = edges_graph(edges)
+    reference = nx.Graph([(f"e{a:02d}", f"e{b:02d}") for a, b in edges])
+    retriever = ConnectionRetriever(
+        make(request, toy), entity_extractor=None, mode="paths", max_paths=1_000
+    )
+    for _ in range(8):
+        pair = random.sample(sorted(reference), 2)
+        nodes, trace = retriever.connect(pair)
+        if not nx.has_path(reference, *pair):
+            assert trace.gaps[0].exhausted
+            continue
+        expected = list(nx.all_shortest_paths(reference, *pair))
+        if len(expected[0]) > 8:
+            assert trace.gaps
+            continue
+        assert sorted(node.node.metadata["entities"] for node in nodes) == sorted(expected)
 
 
 @pytest.mark.parametrize("length", range(1, 9))
