@@ -390,12 +390,9 @@ class GraphRAGIndex(BaseIndex[IndexDict]):
         if chat_mode == ChatMode.SIMPLE:
             return SimpleChatEngine.from_defaults(llm=resolved, **kwargs)
         if chat_mode == ChatMode.CONDENSE_QUESTION:
-            engine = self.as_query_engine(
-                resolved, rerank_llm=rerank_llm, **_only(kwargs, _RETRIEVER_OPTIONS)
-            )
-            rest = {key: value for key, value in kwargs.items() if key not in _RETRIEVER_OPTIONS}
+            engine = self.as_query_engine(resolved, rerank_llm=rerank_llm, **kwargs)
             return CondenseQuestionChatEngine.from_defaults(
-                query_engine=engine, llm=resolved, **rest
+                query_engine=engine, llm=resolved, **kwargs
             )
         retriever, rest = self._retriever_for(resolved, rerank_llm, kwargs)
         if chat_mode == ChatMode.CONTEXT:
