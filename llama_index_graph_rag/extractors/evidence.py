@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import sentencex
 
@@ -127,9 +127,13 @@ def locate(
     return mentions
 
 
-def _words(text: str) -> Iterable[str]:
-    words: set[str] = set()
-    for word in _WORD.findall(_fold(text)):
+def _words(text: str) -> set[str]:
+    folded = _fold(text)
+    words = set(_WORD.findall(folded))
+    if not _UNSPACED.search(folded):
+        return words
+    found, words = words, set()
+    for word in found:
         runs = _UNSPACED.findall(word)
         for run in runs:
             words.update(run[at : at + 2] for at in range(max(len(run) - 1, 1)))

@@ -141,9 +141,9 @@ def propose_merges(
     ordered = [" ".join(sorted(item)) for item in words]
     near: dict[int, dict[int, tuple[float, float | None]]] = defaultdict(dict)
     for left, right in _candidates(words, ordered, vectors, max_block):
-        if not (ordered[left] and ordered[right]) or _numbers(words[left]) != _numbers(
-            words[right]
-        ):
+        if canonical[left] == canonical[right] or not (ordered[left] and ordered[right]):
+            continue  # one entity already, or no name
+        if _numbers(words[left]) != _numbers(words[right]):
             continue
         spelling = fuzz.ratio(ordered[left], ordered[right]) / 100
         if spelling < min_string_similarity:
