@@ -10,8 +10,9 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from rapidfuzz import fuzz
 
-from llama_index_graph_rag.errors import GraphRAGValueError, MissingExtraError
+from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.identity import canonical_name
 from llama_index_graph_rag.triplets import Triplet
 
@@ -117,8 +118,6 @@ def propose_merges(
     ------
     GraphRAGValueError
         If the embeddings are not one for each name, or a limit is out of range.
-    MissingExtraError
-        If rapidfuzz is not installed (extra ``resolver``).
 
     Examples
     --------
@@ -126,10 +125,6 @@ def propose_merges(
     >>> p.alias, p.name, p.string_similarity
     ('Euler, Leonhard', 'Leonhard Euler', 1.0)
     """
-    try:
-        from rapidfuzz import fuzz
-    except ImportError as error:
-        raise MissingExtraError("rapidfuzz", "resolver") from error
     for limit in (min_string_similarity, min_embedding_similarity):
         if not 0 <= limit <= 1:
             raise GraphRAGValueError(f"a similarity limit of {limit} is not in [0, 1]")

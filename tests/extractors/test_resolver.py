@@ -1,9 +1,8 @@
-import sys
-
 import numpy as np
 import pytest
+import rapidfuzz.fuzz
 
-from llama_index_graph_rag.errors import GraphRAGValueError, MissingExtraError
+from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.extractors.resolver import (
     propose_merges,
     resolve_triplets,
@@ -49,7 +48,6 @@ def test_no_chains():
 
 
 def test_the_work_is_bounded(monkeypatch):
-    rapidfuzz = pytest.importorskip("rapidfuzz")
     made = 0
     ratio = rapidfuzz.fuzz.ratio
 
@@ -80,13 +78,10 @@ def test_only_what_is_accepted_is_merged_and_aliases_are_told():
     assert resolve_triplets([], some) == ([], {})
 
 
-def test_errors(monkeypatch):
+def test_errors():
     with pytest.raises(GraphRAGValueError, match="which is no name"):
         resolve_triplets([Triplet("a", "b", "c")], lambda names: {"a": " . "})
     with pytest.raises(GraphRAGValueError, match="do not fit 2 names"):
         propose_merges(["a", "b"], embeddings=[[1.0]])
     with pytest.raises(GraphRAGValueError, match=r"1\.5"):
         propose_merges(["a"], min_string_similarity=1.5)
-    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
-    with pytest.raises(MissingExtraError, match="resolver"):
-        propose_merges(["a", "b"])
