@@ -268,6 +268,13 @@ def counting() -> Iterator[Counter[str]]:
 
     Keys are ``elasticsearch.search``, where each search of a multi-search counts,
     ``elasticsearch.bulk`` and so on. A call that is tried again counts again.
+
+    Examples
+    --------
+    >>> with counting() as calls:
+    ...     count("msearch", {"searches": [{}, {"size": 1}, {}, {"size": 1}]})
+    >>> calls["elasticsearch.search"]
+    2
     """
     calls: Counter[str] = Counter()
     token = _counters.set((*_counters.get(), calls))

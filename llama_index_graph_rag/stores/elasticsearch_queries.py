@@ -288,7 +288,13 @@ def schema(session: Session, indices: Indices, limit: int = 50) -> Process[str]:
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield `items` in order, at most `size` at a time."""
+    """Yield `items` in order, at most `size` at a time.
+
+    Examples
+    --------
+    >>> list(chunks("abc", 2))
+    ['ab', 'c']
+    """
     for start in range(0, len(items), size):
         yield items[start : start + size]
 

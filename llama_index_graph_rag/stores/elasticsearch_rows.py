@@ -66,7 +66,13 @@ class Indices(NamedTuple):
 
     @classmethod
     def of(cls, prefix: str) -> Indices:
-        """Return the names under `prefix`."""
+        """Return the names under `prefix`.
+
+        Examples
+        --------
+        >>> Indices.of("euler").relations
+        'euler_relations'
+        """
         return cls(*(f"{prefix}_{name}" for name in cls._fields))
 
 
@@ -89,7 +95,13 @@ class Passage:
 
 
 def pair_id(left: str, right: str) -> str:
-    """Return the key of two entities, whichever comes first."""
+    """Return the key of two entities, whichever comes first.
+
+    Examples
+    --------
+    >>> pair_id("b", "a")
+    'a b'
+    """
     return f"{min(left, right)} {max(left, right)}"
 
 

@@ -287,6 +287,26 @@ class TestWriting:
             thread.join()
         assert around(store, "A") == [("B", 20)]
 
+    def test_a_count_that_another_writer_made_stale_is_not_written(
+        self, store, elasticsearch_url, monkeypatch
+    ):
+        prefix = store.indices.documents.removesuffix("_documents")
+        perform, interrupted = store._connection.perform_sync, []
+
+        def meanwhile(method, arguments):
+            answer = perform(method, arguments)
+            if method == "search" and not interrupted:
+                interrupted.append(True)
+                with ElasticsearchStore(elasticsearch_url, index_prefix=prefix) as other:
+                    other.add([node("2")], [[("A", "s", "B")]])
+            return answer
+
+        # The first search of a new graph is the one that counts.
+        monkeypatch.setattr(store._connection, "perform_sync", meanwhile)
+        store.add([node("1")], [[("A", "r", "B")]])
+        assert interrupted
+        assert around(store, "A") == [("B", 2)]
+
     def test_in_batches_with_a_progress_bar(self, store, capsys):
         nodes = [node(str(i)) for i in range(7)]
         triplets = [[("hub", "r", f"e{i}"), ("hub", f"s{i}", "e")] for i in range(7)]
