@@ -20,6 +20,7 @@ from llama_index_graph_rag.extractors.query import (
 )
 from llama_index_graph_rag.extractors.vocabulary import VocabularyEntityExtractor
 from llama_index_graph_rag.graph.connections import ConnectLimits
+from llama_index_graph_rag.retrievers.connection_names import NameFinder
 from llama_index_graph_rag.retrievers.connection_query import (
     ConnectionOptions,
     ConnectionQuery,
@@ -179,10 +180,10 @@ Leonhard Euler
             similarity_top_k=similarity_top_k,
             facts_per_pair=facts_per_pair,
             evidence_per_fact=evidence_per_fact,
-            max_matches=max_matches,
             limits=limits,
         )
-        self._query = ConnectionQuery(reader, extractor, embed_model, options)
+        finder = NameFinder(reader, extractor, max_matches)
+        self._query = ConnectionQuery(reader, finder, embed_model, options)
         self._passage_retriever = passage_retriever
         super().__init__(callback_manager=callback_manager, object_map=object_map, verbose=verbose)
 

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
-from llama_index_graph_rag.extractors.query import EntityExtractor, QueryEntity
 from llama_index_graph_rag.graph.connections import (
     Connections,
     ConnectLimits,
@@ -20,23 +19,21 @@ from llama_index_graph_rag.graph.connections import (
     NeighborsWanted,
 )
 from llama_index_graph_rag.graph.path_graph import PathGraph
-from llama_index_graph_rag.graph.prune import choose_paths, choose_relations
+from llama_index_graph_rag.graph.prune import ChosenPath, choose_paths, choose_relations
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 from llama_index_graph_rag.retrievers.connection_documents import (
     FactBook,
     GraphDocument,
     relation_uses,
 )
-from llama_index_graph_rag.retrievers.connection_trace import (
-    ConnectionTrace,
-    Side,
-    TracedConnection,
-)
+from llama_index_graph_rag.retrievers.connection_names import NameFinder
+from llama_index_graph_rag.retrievers.connection_trace import ConnectionTrace, TracedConnection
 from llama_index_graph_rag.retrievers.walk import GraphWalk, ReaderWalk, SnapshotWalk, search
-from llama_index_graph_rag.steps import Process, Step, perform
+from llama_index_graph_rag.steps import Process, Step, drive, perform
 from llama_index_graph_rag.stores.base import EntityRef, Fact, GraphReader, StoredPassage
 from llama_index_graph_rag.trace import GraphNodeWithScore
 
+T = TypeVar("T")
 Mode = Literal["both", "paths", "entities", "passages"]
 Pair = tuple[str, str]
 
@@ -54,7 +51,6 @@ class ConnectionOptions:
     similarity_top_k: int
     facts_per_pair: int
     evidence_per_fact: int
-    max_matches: int
     limits: ConnectLimits
 
 
@@ -63,7 +59,7 @@ class ConnectionQuery:
     """Searches connections in a reader; each method is one step of the way."""
 
     reader: GraphReader
-    entity_extractor: EntityExtractor
+    names: NameFinder
     embed_model: BaseEmbedding | None
     options: ConnectionOptions
 
@@ -71,23 +67,12 @@ class ConnectionQuery:
         self, bundle: QueryBundle, names: Sequence[str] | None, trace: ConnectionTrace
     ) -> Process[list[NodeWithScore]]:
         """Return the documents (or passages) for a question, or for names that are given."""
-        graph = self._snapshot()
-        found = (
-            (yield from self._extract(graph, trace))
-            if names is None
-            else [QueryEntity(name.strip()) for name in names if name.strip()]
-        )
-        trace.sides = yield from self._sides(found, trace)
+        graph = yield from self._snapshot()
+        trace.sides = yield from self.names.sides(names, graph, trace)
         if not trace.sides:
-            trace.fallbacks.append(
-                "no entity: "
-                + ("none of the names is in the graph" if found else "the question names none")
-            )
             return []
-        walk = ReaderWalk(self.reader, trace.calls) if graph is None else SnapshotWalk(graph)
         with trace.timed("search"):
-            sides = [side.entities for side in trace.sides]
-            connections = yield from search(walk, sides, self.options.limits)
+            walk, connections = yield from self._search(graph, trace)
         trace.searched(connections, self.options.limits)
         vector = yield from self._vector(bundle, trace)
         paths = yield from self._paths(walk, connections, vector, trace)
@@ -103,60 +88,29 @@ class ConnectionQuery:
             for document in (*path_documents, *entity_documents)
         ]
 
-    # --- names ----------------------------------------------------------------------------------
-
-    def _snapshot(self) -> GraphSnapshot | None:
+    def _snapshot(self) -> Process[GraphSnapshot | None]:
         snapshot = getattr(self.reader, "snapshot", None)
-        return snapshot() if callable(snapshot) else None
-
-    def _extract(
-        self, graph: GraphSnapshot | None, trace: ConnectionTrace
-    ) -> Process[list[QueryEntity]]:
-        known = GraphSnapshot.empty() if graph is None else graph
-        extractor = self.entity_extractor
-        with trace.timed("entities"):
-            found = yield from perform(
-                Step(
-                    run=lambda: extractor.extract(trace.question, known),
-                    arun=lambda: extractor.aextract(trace.question, known),
-                )
-            )
-        if found.llm_calls:
-            trace.calls["llm"] += found.llm_calls
-            trace.tokens["prompt"] += found.prompt_tokens
-            trace.tokens["completion"] += found.completion_tokens
-        if found.reason:
-            trace.fallbacks.append(f"query entities: {found.reason}")
-        return list(found)
-
-    def _sides(self, found: Sequence[QueryEntity], trace: ConnectionTrace) -> Process[list[Side]]:
-        wanted: dict[str, tuple[str, ...]] = {}
-        for entity in found:
-            ids = entity.entity_ids[: self.options.max_matches] or (entity.name,)
-            wanted.setdefault(entity.name, ids)
-        keys = list(dict.fromkeys(key for keys in wanted.values() for key in keys))
-        if not keys:
-            return []
-        limit = self.options.max_matches
-        trace.calls["reader.match"] += 1
-        with trace.timed("entities"):
-            matches = yield from perform(
-                Step(
-                    run=lambda: self.reader.match_entities(keys, limit=limit),
-                    arun=lambda: self.reader.amatch_entities(keys, limit=limit),
-                )
-            )
-        by_key = dict(zip(keys, matches))
-        sides = []
-        for name, own in wanted.items():
-            refs = {ref.id: ref for key in own for ref in by_key[key]}
-            if refs:
-                sides.append(Side(name, tuple(refs.values())[:limit]))
-            else:
-                trace.dropped.append(f"{name!r}: no entity of the graph has this name or id")
-        return _apart(sides, trace)
+        if not callable(snapshot):
+            return None
+        # In a thread, since the first one may be read from the store.
+        graph: GraphSnapshot = yield from perform(_in_thread(snapshot))
+        return graph
 
     # --- paths ----------------------------------------------------------------------------------
+
+    def _search(
+        self, graph: GraphSnapshot | None, trace: ConnectionTrace
+    ) -> Process[tuple[GraphWalk, Connections]]:
+        sides, limits = [side.entities for side in trace.sides], self.options.limits
+        if graph is None:
+            walk = ReaderWalk(self.reader, trace.calls)
+            return walk, (yield from search(walk, sides, limits))
+
+        def in_memory() -> tuple[GraphWalk, Connections]:
+            walk = SnapshotWalk(graph)
+            return walk, drive(search(walk, sides, limits))
+
+        return (yield from perform(_in_thread(in_memory)))
 
     def _vector(self, bundle: QueryBundle, trace: ConnectionTrace) -> Process[list[float] | None]:
         model = self.embed_model
@@ -198,10 +152,7 @@ class ConnectionQuery:
         if over and vector is not None:
             graphs = yield from self._weighed(walk, graphs, vector, trace)
         with trace.timed("prune"):
-            if options.max_relations is None:
-                chosen = choose_paths(graphs, options.max_paths)
-            else:
-                chosen = choose_relations(graphs, options.max_relations)
+            chosen = yield from perform(_in_thread(lambda: self._chosen(graphs)))
         names = [side.name for side in trace.sides]
         trace.connections = [
             TracedConnection(
@@ -216,6 +167,11 @@ class ConnectionQuery:
         if len(chosen) < n_paths:
             trace.dropped.append(f"{n_paths:,.0f} shortest paths pruned to {len(chosen)}")
         return [tuple(walk.refs(path.rows)) for path in chosen]
+
+    def _chosen(self, graphs: Sequence[PathGraph]) -> list[ChosenPath]:
+        if self.options.max_relations is None:
+            return choose_paths(graphs, self.options.max_paths)
+        return choose_relations(graphs, self.options.max_relations)
 
     def _weighed(
         self,
@@ -371,28 +327,15 @@ class ConnectionQuery:
         get = self.reader.get_passages  # type: ignore[attr-defined]
         trace.calls["reader.passages"] += 1
         with trace.timed("passages"):
-            found = yield from perform(
-                Step(run=lambda: get(ids), arun=lambda: asyncio.to_thread(get, ids))
-            )
+            found = yield from perform(_in_thread(lambda: get(ids)))
         nodes = [item.node if isinstance(item, StoredPassage) else item for item in found]
         if len(nodes) < len(ids):
             trace.dropped.append(f"{len(ids) - len(nodes)} passage(s) are gone from the store")
         return nodes
 
 
-def _apart(sides: Sequence[Side], trace: ConnectionTrace) -> list[Side]:
-    """Give each entity to one side: to the name that can mean the fewest."""
-    taken: dict[str, str] = {}
-    kept: dict[int, Side] = {}
-    for place in sorted(range(len(sides)), key=lambda place: len(sides[place].entities)):
-        name, entities = sides[place]
-        own = tuple(ref for ref in entities if ref.id not in taken)
-        if own:
-            kept[place] = Side(name, own)
-            taken.update((ref.id, name) for ref in own)
-        else:
-            trace.dropped.append(f"{name!r}: the same entity as {taken[entities[0].id]!r}")
-    return [kept[place] for place in sorted(kept)]
+def _in_thread(call: Callable[[], T]) -> Step[T]:
+    return Step(run=call, arun=lambda: asyncio.to_thread(call))
 
 
 def _as_ids(walk: GraphWalk, edges: Sequence[tuple[int, int]]) -> list[Pair]:
