@@ -152,6 +152,25 @@ def _first_ids(nodes: Sequence[NodeWithScore], limit: int = 3) -> set[str]:
     return {node.node.node_id for node in nodes[:limit]}
 
 
+def demo_index() -> GraphRAGIndex:
+    """Return an index of the demo corpus in a temporary Milvus Lite, embedded by the local model.
+
+    Its folder goes with the process.
+    """
+    import atexit
+    import shutil
+
+    from llama_index_graph_rag.embeddings import LocalEmbedding
+    from llama_index_graph_rag.index import GraphRAGIndex
+
+    demo = load_demo()
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return GraphRAGIndex.from_triplets(
+        demo.nodes, demo.triplets, uri=Path(folder) / "demo.db", embed_model=LocalEmbedding()
+    )
+
+
 def demo_llm() -> LLM | None:
     """Return OpenAI's model if ``OPENAI_API_KEY`` is set, else None."""
     if not os.environ.get("OPENAI_API_KEY"):

@@ -21,9 +21,10 @@ from llama_index.core.storage.docstore.types import RefDocInfo
 
 from llama_index_graph_rag.errors import GraphRAGTypeError
 from llama_index_graph_rag.extractors.node_triplets import triplets_from_node
+from llama_index_graph_rag.retrievers.connection import ConnectionRetriever
 from llama_index_graph_rag.retrievers.graph_rag import GraphRAGRetriever
 from llama_index_graph_rag.steps import Process, adrive, call, drive
-from llama_index_graph_rag.stores.base import GraphIndexStore
+from llama_index_graph_rag.stores.base import GraphIndexStore, GraphReader
 from llama_index_graph_rag.stores.milvus import MilvusGraphStore
 from llama_index_graph_rag.writing import PROBE_TEXT, Writer, WriteReport, prepare_all
 
@@ -345,6 +346,15 @@ class GraphRAGIndex(BaseIndex[IndexDict]):
         """
         kwargs.setdefault("embed_model", self._embed_model)
         return GraphRAGRetriever(self._store, **kwargs)
+
+    def as_connection_retriever(self, **kwargs: Any) -> ConnectionRetriever:
+        """Return a ConnectionRetriever over this index; options as for its constructor."""
+        if not isinstance(self._store, GraphReader):
+            raise GraphRAGTypeError(
+                f"{type(self._store).__name__} is not a GraphReader and cannot be walked; use "
+                "MilvusGraphStore, or implement GraphReader"
+            )
+        return ConnectionRetriever(self._store, **kwargs)
 
     def as_query_engine(
         self,
