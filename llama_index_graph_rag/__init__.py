@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from llama_index_graph_rag.retrievers.graph_rag import GraphRAGRetriever
     from llama_index_graph_rag.retrievers.options import QueryOptions
     from llama_index_graph_rag.retrievers.relations import RelationRetriever
+    from llama_index_graph_rag.stores.elasticsearch import ElasticsearchStore
     from llama_index_graph_rag.stores.milvus import MilvusGraphStore
     from llama_index_graph_rag.trace import (
         GraphNodeWithScore,
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 # Imported at first use: Milvus's client alone takes longer to import than LlamaIndex's core.
 _HOMES = {
     "ConnectionRetriever": "retrievers.connection",
+    "ElasticsearchStore": "stores.elasticsearch",
     "GraphNodeWithScore": "trace",
     "GraphRAGError": "errors",
     "GraphRAGIndex": "index",
@@ -64,6 +66,7 @@ _HOMES = {
 
 __all__ = [
     "ConnectionRetriever",
+    "ElasticsearchStore",
     "GraphNodeWithScore",
     "GraphRAGError",
     "GraphRAGIndex",
