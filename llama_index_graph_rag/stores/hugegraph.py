@@ -435,8 +435,9 @@ class HugeGraphStore(GraphReader):
             if len(paths) >= limit:
                 break
             for batch in _id_batches(ids):
+                # Without a name for it, some servers optimise the edge away, path or not.
                 rows = yield Gremlin(
-                    f"{_STARTS}.local(__.repeat(__.{edges}.otherV().simplePath())"
+                    f'{_STARTS}.local(__.repeat(__.{edges}.as("edge").otherV().simplePath())'
                     f".times({depth}).limit(most)).path().by({_VERTEX}).by({_EDGE})",
                     {**bindings, "ids": batch, "most": max(limit, SCANNED_PATHS)},
                 )

@@ -359,7 +359,7 @@ class HugeGraphTestServer:
                 scalars[name] = value
         pieces, last = [], 0
         for literal in _STRING.finditer(script):
-            pieces += [_spelled(script[last : literal.start()], lists), literal[0]]
+            pieces += [_spelled(script[last : literal.start()], lists), _double_quoted(literal[0])]
             last = literal.end()
         pieces.append(_spelled(script[last:], lists))
         try:
@@ -403,6 +403,14 @@ class HugeGraphTestServer:
         if isinstance(value, (self._vertex_type, self._edge_type)):
             return self._wire(value)
         return value
+
+
+def _double_quoted(literal: str) -> str:
+    # The engine takes 'a' for a character, as Java does; Groovy takes it for a string.
+    if literal[0] == '"':
+        return literal
+    inner = literal[1:-1].replace("\\'", "'")
+    return '"' + re.sub(r'(?<!\\)"', r"\"", inner) + '"'
 
 
 def _spelled(code: str, lists: Mapping[str, str]) -> str:
