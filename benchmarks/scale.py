@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.zipf_graph import ZipfGraph
-from llama_index_graph_rag.extractors import VocabularyEntityExtractor
+from llama_index_graph_rag.extractors.vocabulary import VocabularyEntityExtractor
 from llama_index_graph_rag.graph.candidates import choose_candidates
 from llama_index_graph_rag.graph.ranking import (
     HopWalk,

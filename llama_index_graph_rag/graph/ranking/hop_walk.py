@@ -59,13 +59,13 @@ class HopWalk(PersonalizedPageRank):
 
     Examples
     --------
-    >>> HopWalk(hop_passages=5).novelty
-    0.5
+    >>> HopWalk(hop_passages=5).hop_relations
+    3
     """
 
     hop_passages: int = 3
     hop_relations: int = 3
-    novelty: float = 0.5
+    novelty: float = 0.8
     hop_weight: float = 0.5
     max_relations_per_passage: int = 50
 
