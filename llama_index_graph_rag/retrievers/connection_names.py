@@ -29,7 +29,7 @@ class NameFinder:
             if names is None
             else [QueryEntity(name.strip()) for name in names if name.strip()]
         )
-        sides = yield from self._sides(found, trace)
+        sides = yield from self._sides(found, graph, trace)
         if not sides:
             trace.fallbacks.append(
                 "no entity: "
@@ -57,7 +57,9 @@ class NameFinder:
             trace.fallbacks.append(f"query entities: {found.reason}")
         return list(found)
 
-    def _sides(self, found: Sequence[QueryEntity], trace: ConnectionTrace) -> Process[list[Side]]:
+    def _sides(
+        self, found: Sequence[QueryEntity], graph: GraphSnapshot | None, trace: ConnectionTrace
+    ) -> Process[list[Side]]:
         wanted: dict[str, tuple[str, ...]] = {}
         for entity in found:
             ids = entity.entity_ids[: self.max_matches] or (entity.name,)
@@ -77,12 +79,17 @@ class NameFinder:
         by_key = dict(zip(keys, matches))
         sides = []
         for name, own in wanted.items():
-            refs = {ref.id: ref for key in own for ref in by_key[key]}
+            refs = {ref.id: ref for key in own for ref in by_key[key] if _is_in(graph, ref.id)}
             if refs:
                 sides.append(Side(name, tuple(refs.values())[:limit]))
             else:
                 trace.dropped.append(f"{name!r}: no entity of the graph has this name or id")
         return _apart(sides, trace)
+
+
+def _is_in(graph: GraphSnapshot | None, id_: str) -> bool:
+    # What was written after the snapshot is found, but cannot be walked in it.
+    return graph is None or bool(graph.entity_rows([id_])[0] >= 0)
 
 
 def _apart(sides: Sequence[Side], trace: ConnectionTrace) -> list[Side]:

@@ -569,6 +569,20 @@ def test_an_index_that_is_emptied_in_between():
     assert full.n_entities
 
 
+def test_an_entity_that_is_written_in_between_counts_as_unknown():
+    reader, later = MemoryReader(STORY), MemoryReader(edges_graph([(0, 1)]))
+    reader.match_entities = lambda names, **options: [
+        [*here, *there]
+        for here, there in zip(
+            MemoryReader(STORY).match_entities(names), later.match_entities(names)
+        )
+    ]
+    nodes, trace = ConnectionRetriever(reader).connect(["Ann", "e00"])
+    assert [side.name for side in trace.sides] == ["Ann"]
+    assert trace.dropped == ["'e00': no entity of the graph has this name or id"]
+    assert len(nodes) == 1
+
+
 def test_a_store_that_is_down_raises():
     class Down(AskedReader):
         def links(self, *args, **options):
