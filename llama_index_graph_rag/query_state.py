@@ -126,14 +126,16 @@ class QueryState:
             permitted=self.permitted,
         )
 
-    def record(self, choice: RelationChoice) -> None:
-        """Write what a reranker chose among the candidates, said and cost into the trace."""
+    def record(self, choice: RelationChoice, shown: Sequence[str]) -> None:
+        """Write what a reranker chose among these relations, said and cost into the trace."""
         trace = self.trace
         trace.calls["llm"] += choice.llm_calls
         trace.tokens["prompt"] += choice.prompt_tokens
         trace.tokens["completion"] += choice.completion_tokens
         trace.reasoning, trace.llm_answer = choice.reasoning, choice.raw
-        trace.chosen = [trace.candidates[index] for index in choice.indices]
+        candidates = {candidate.id: candidate for candidate in trace.candidates}
+        chosen = [shown[index] for index in choice.indices]
+        trace.chosen = [candidates[id] for id in chosen if id in candidates]
         trace.dropped.extend(f"relation rerank: {line}" for line in choice.dropped)
         if choice.reason:
             trace.fallbacks.append(

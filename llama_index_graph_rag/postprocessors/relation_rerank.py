@@ -257,7 +257,7 @@ class LLMRelationRerank(BaseNodePostprocessor, PromptMixin):
 def _kept(nodes: list[NodeWithScore], choice: RelationChoice, top_n: int) -> list[NodeWithScore]:
     state = next((node.state for node in nodes if isinstance(node, RelationNodeWithScore)), None)
     if state is not None:
-        state.record(choice)
+        state.record(choice, [node.node.node_id for node in nodes])
     if choice.indices:
         return [nodes[place] for place in choice.indices]
     # The question's ranking may stand in later: nodes that carry its state say that none decided.

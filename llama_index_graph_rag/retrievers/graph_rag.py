@@ -183,5 +183,5 @@ max_expanded_relations, max_passages_per_relation
         texts = [candidate.text for candidate in candidates]
         with trace.timed("llm"):
             choice = yield from call(reranker.choose, reranker.achoose, trace.question, texts)
-        state.record(choice)
+        state.record(choice, [candidate.id for candidate in candidates])
         return [candidates[index].row for index in choice.indices]

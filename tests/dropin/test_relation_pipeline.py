@@ -1,0 +1,147 @@
+"""RelationRetriever with postprocessors behind it, against GraphRAGRetriever with an LLM."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from choosing_llm import ANSWER, WAY, choosing_llm, is_rerank
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from llama_index_graph_rag import (
+    GraphRAGRetriever,
+    LLMRelationRerank,
+    QueryOptions,
+    RelationRetriever,
+    RelationsToPassages,
+)
+from llama_index_graph_rag.demo import load_demo
+from llama_index_graph_rag.testing.scripted_llm import ScriptedLLM
+
+
+def failing() -> ScriptedLLM:
+    """Fails where it is asked to choose."""
+
+    def answer(prompt: str):
+        return RuntimeError("the model is down") if is_rerank(prompt) else ANSWER
+
+    return ScriptedLLM(answer)
+
+
+def babbling() -> ScriptedLLM:
+    return ScriptedLLM(lambda prompt: "I cannot say." if is_rerank(prompt) else ANSWER)
+
+
+def outline(nodes):
+    return [
+        (n.node_id, n.score, [(use.id, use.text) for use in n.relations], n.node.hash)
+        for n in nodes
+    ]
+
+
+@pytest.mark.parametrize("make_llm", [lambda: choosing_llm(*WAY), failing, babbling])
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("top_k", [2, 6])
+async def test_the_same_passages(index, embed_model, make_llm, place, top_k) -> None:
+    question = load_demo().questions[place].question
+    llm, store = make_llm(), index.store
+    direct = index.as_retriever(llm=llm, similarity_top_k=top_k)
+    engine = RetrieverQueryEngine.from_args(
+        RelationRetriever(
+            store, embed_model=embed_model, options=QueryOptions(similarity_top_k=top_k)
+        ),
+        llm=llm,
+        node_postprocessors=[LLMRelationRerank(llm=llm), RelationsToPassages(store)],
+    )
+    expected = outline(direct.retrieve(question))
+    assert len(expected) == top_k
+    assert outline(await direct.aretrieve(question)) == expected
+    for response in (engine.query(question), await engine.aquery(question)):
+        assert outline(response.source_nodes) == expected
+        assert str(response) == ANSWER
+
+
+def test_the_traces_agree(index, embed_model, question) -> None:
+    llm = choosing_llm(*WAY)
+    _, direct = index.as_retriever(llm=llm).retrieve_with_trace(question)
+    relations, trace = RelationRetriever(index.store, embed_model=embed_model).retrieve_with_trace(
+        question
+    )
+    assert direct.candidates == trace.candidates
+    chosen = LLMRelationRerank(llm=llm).postprocess_nodes(relations, query_str=question)
+    passages = RelationsToPassages(index.store).postprocess_nodes(chosen, query_str=question)
+    assert [hit.text for hit in trace.chosen] == list(WAY)
+    assert trace.chosen == direct.chosen
+    assert (trace.reasoning, trace.llm_answer) == (direct.reasoning, direct.llm_answer)
+    assert trace.results == direct.results
+    assert trace.calls == direct.calls
+    assert [result.id for result in trace.results] == [node.node_id for node in passages]
+
+
+def test_a_processor_between_that_drops_relations(index, embed_model, question) -> None:
+    relations, trace = RelationRetriever(index.store, embed_model=embed_model).retrieve_with_trace(
+        question
+    )
+    later = relations[5:]
+    wanted = later[2].node.get_content()
+    chosen = LLMRelationRerank(llm=choosing_llm(wanted)).postprocess_nodes(
+        later, query_str=question
+    )
+    assert [node.node.get_content() for node in chosen] == [wanted]
+    assert [hit.text for hit in trace.chosen] == [wanted]
+
+
+def test_no_relation_left_over(index, embed_model, question) -> None:
+    relations = RelationRetriever(index.store, embed_model=embed_model).retrieve(question)
+    none = SimilarityPostprocessor(similarity_cutoff=2.0).postprocess_nodes(relations)
+    rerank = LLMRelationRerank(llm=ScriptedLLM([]))
+    assert rerank.postprocess_nodes(none, query_str=question) == []
+    assert RelationsToPassages(index.store).postprocess_nodes(none, query_str=question) == []
+
+
+async def test_rebuilt_nodes_are_mapped_with_a_warning(
+    index, embed_model, question, caplog
+) -> None:
+    relations = RelationRetriever(index.store, embed_model=embed_model).retrieve(question)
+    wanted = [node for node in relations if node.node.get_content() in WAY]
+    rebuilt = [
+        NodeWithScore(node=TextNode(id_=n.node_id, text=n.node.get_content()), score=n.score)
+        for n in sorted(wanted, key=lambda node: WAY.index(node.node.get_content()))
+    ]
+    to_passages = RelationsToPassages(index.store)
+    for asynchronous in (False, True):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "llama_index_graph_rag"):
+            bundle = QueryBundle(question)
+            nodes = (
+                await to_passages.apostprocess_nodes(rebuilt, query_bundle=bundle)
+                if asynchronous
+                else to_passages.postprocess_nodes(rebuilt, query_bundle=bundle)
+            )
+        assert [node.node_id for node in nodes] == ["leonhard-euler", "daniel-bernoulli"]
+        assert [node.relations[0].text for node in nodes] == list(WAY)
+        assert "lost" in caplog.text
+        assert all(0 < node.score <= 1 for node in nodes)
+
+
+def test_prompts_are_reached_from_the_retriever_and_from_an_engine(index, question) -> None:
+    llm = choosing_llm(*WAY)
+    retriever = index.as_retriever(llm=llm)
+    name = "relation_reranker:relation_rerank_prompt"
+    assert set(retriever.get_prompts()) == {name}
+    retriever.update_prompts({name: PromptTemplate("Pick from {relations} for {question}")})
+    retriever.retrieve(question)
+    assert llm.calls[-1].prompt.startswith("user: Pick from [1] ")
+    assert question in llm.calls[-1].prompt
+    assert index.as_retriever().get_prompts() == {}
+
+    rerank = LLMRelationRerank(llm=llm)
+    rerank.update_prompts({"relation_rerank_prompt": PromptTemplate("Take of {relations}")})
+    own = GraphRAGRetriever(
+        index.store, embed_model=index.as_retriever()._embed_model, relation_reranker=rerank
+    )
+    own.retrieve(question)
+    assert llm.calls[-1].prompt.startswith("user: Take of [1] ")
