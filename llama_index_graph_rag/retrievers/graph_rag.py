@@ -53,7 +53,9 @@ class GraphRAGRetriever(GraphStoreRetriever):
     entity_top_k
         Hits for each entity that is looked up by vector. Default 3.
     relation_top_k, passage_top_k
-        Hits of the question from which the ranking starts. Default 200 and 1,000.
+        Hits of the question from which the ranking starts. Default 50 and 100, which is what the
+        default ranking uses: for more, give a ranking that looks further too, such as
+        ``HopWalk(passage_top_k=500)``. Milvus Lite takes about 0.1 ms a hit.
     entity_similarity_cutoff, relation_similarity_cutoff
         Only hits strictly above it count. Default None: all.
     max_candidates
@@ -110,8 +112,8 @@ max_expanded_relations, max_passages_per_relation
         similarity_top_k: int = 5,
         degree: int = 1,
         entity_top_k: int = 3,
-        relation_top_k: int = 200,
-        passage_top_k: int = 1_000,
+        relation_top_k: int = 50,
+        passage_top_k: int = 100,
         entity_similarity_cutoff: float | None = None,
         relation_similarity_cutoff: float | None = None,
         search_known_entities: bool = False,

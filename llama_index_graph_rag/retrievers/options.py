@@ -56,8 +56,8 @@ class QueryOptions:
     similarity_top_k: int = 5
     degree: int = 1
     entity_top_k: int = 3
-    relation_top_k: int = 200
-    passage_top_k: int = 1_000
+    relation_top_k: int = 50
+    passage_top_k: int = 100
     entity_similarity_cutoff: float | None = None
     relation_similarity_cutoff: float | None = None
     search_known_entities: bool = False
