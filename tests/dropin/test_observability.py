@@ -46,7 +46,7 @@ def of_kind(seen, kind):
 
 
 def documents(span, what):
-    prefix = f"{what}.documents."
+    prefix = f"{what}."
     return {
         value
         for key, value in span.attributes.items()
@@ -61,7 +61,7 @@ async def test_retriever_spans(index, retriever, question, spans) -> None:
         await retriever.aretrieve(question) if asynchronous else retriever.retrieve(question)
         found = of_kind(spans(), "RETRIEVER")
         assert "GraphRAGRetriever" in {span.name.partition(".")[0] for span in found}
-        assert any(documents(span, "retrieval") == ids for span in found)
+        assert any(documents(span, "retrieval.documents") == ids for span in found)
         assert all(span.status.is_ok for span in found)
 
 
