@@ -21,9 +21,6 @@ from llama_index_graph_rag.graph.ranking.base import (
 if TYPE_CHECKING:
     from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 
-MAX_RELATIONS_PER_PASSAGE = 50
-"""Relations of one passage that are considered: those of the highest relevance in the ranking."""
-
 
 def choose_candidates(
     graph: GraphSnapshot,
@@ -31,8 +28,8 @@ def choose_candidates(
     ranked: Ranked,
     *,
     limit: int = 60,
-    detailed_passages: int = 8,
-    relations_per_detailed_passage: int = 3,
+    detailed_passages: int = 3,
+    relations_per_detailed_passage: int = 2,
 ) -> Generator[Request, Answer, Rows]:
     """Choose relations that cover as many of the ranked passages as there is room for.
 
@@ -50,7 +47,7 @@ def choose_candidates(
     ranked
         The ranking's outcome.
     limit
-        Most relations to return, at least 1. About 13 tokens each in English.
+        Most relations to return, at least 1. An English one has about 11 tokens.
     detailed_passages, relations_per_detailed_passage
         How many passages show more than one relation, and how many.
 
