@@ -423,3 +423,24 @@ def test_something_else_than_hugegraph_is_an_error(fault_server):
     fault_server._route = lambda *_: (200, {"hello": "world"})
     with pytest.raises(StoreError, match="does not answer like HugeGraph"):
         HugeGraphStore(fault_server.url).schema()
+
+
+def test_the_official_client_and_ours_see_one_graph(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it writes log files where it stands
+    client = pytest.importorskip("pyhugegraph.client", reason="needs hugegraph-python")
+    with HugeGraphTestServer() as server:
+        official = client.PyHugeClient(server.url, user="admin", pwd="", graph="hugegraph")
+        schema = official.schema()
+        schema.propertyKey("name").asText().ifNotExist().create()
+        person = schema.vertexLabel("person").properties("name")
+        person.usePrimaryKeyId().primaryKeys("name").ifNotExist().create()
+        ends = schema.edgeLabel("knows").sourceLabel("person").targetLabel("person")
+        ends.ifNotExist().create()
+        graph = official.graph()
+        a, b = (graph.addVertex("person", {"name": name}) for name in ("A", "B"))
+        graph.addEdge("knows", a.id, b.id, {})
+        store = HugeGraphStore(server.url)
+        assert [written(path) for path in store.paths(["1:A"])] == ["1:A -knows-> 1:B"]
+        store.add_triplets([("Euler", "born in", "Basel")])
+        names = official.gremlin().exec("g.V().hasLabel('entity').values('name')")
+        assert sorted(names["data"]) == ["Basel", "Euler"]
