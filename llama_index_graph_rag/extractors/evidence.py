@@ -15,6 +15,7 @@ from llama_index_graph_rag.identity import clean_text
 from llama_index_graph_rag.triplets import Mention, Triplet
 
 _LONGEST = 1_000
+_TITLE = re.compile(r"\s*([^\n]{1,120}[^\s.!?:;,\u3002\uff01\uff1f\uff0c])[^\S\n]*\n+(?=[^\Wa-z_])")
 # With the marks of scripts whose vowels are marks.
 _WORD = re.compile(
     r"[\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]+"
@@ -29,7 +30,8 @@ def sentences(text: str, *, language: str | None = None) -> list[tuple[int, int]
     """Return the start and end offsets of the sentences of `text`, without white space around.
 
     Split by sentencex (Wikimedia; Rust, MIT), whose English rules also serve most other languages.
-    A "sentence" over 1,000 characters, such as a table, is cut at its line ends.
+    A "sentence" over 1,000 characters, such as a table, is cut at its line ends, and a first line
+    without an end mark, before one that starts anew, is a title: a sentence of its own.
 
     Parameters
     ----------
@@ -47,9 +49,10 @@ def sentences(text: str, *, language: str | None = None) -> list[tuple[int, int]
     text = clean_text(text)  # as long as before
     if language is None:
         language = guess_language(_WORD.findall(_fold(text[:300])))
-    spans = []
-    at = 0
-    for sentence in sentencex.segment(language, text):  # lossless: pieces add up
+    title = _TITLE.match(text)
+    at = title.end() if title else 0
+    spans = [title.span(1)] if title else []
+    for sentence in sentencex.segment(language, text[at:]):  # lossless: pieces add up
         pieces = [sentence] if len(sentence) <= _LONGEST else sentence.splitlines(keepends=True)
         for piece in pieces:
             stripped = piece.strip()

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("llama_index_graph_rag")
 
+MAX_TIED = 50
+"""Facts of a pair that tie for the last place and are read to be settled by predicate."""
 EVIDENCE_PER_FACT = 3
 """Passages given as evidence of a fact; its `count` says how many there are."""
 
@@ -339,14 +341,17 @@ def _relations_of_pairs(graph: GraphSnapshot, pairs: Sequence[tuple[str, str]]) 
 def _foremost(
     graph: GraphSnapshot, rows: Rows, similarity: Mapping[int, float], limit: int
 ) -> Rows:
-    """Return the rows that may be among the first `limit`: ties are settled by predicate later."""
+    """Return the rows that may be among the first `limit`: ties are settled by predicate later.
+
+    Of hundreds that tie, those first by id stay: each would cost the read of a passage.
+    """
     if len(rows) <= limit:
         return rows
     counts = graph.incidence.relation_passages.lengths(rows)
     nearness = np.array([similarity.get(row, -np.inf) for row in rows.tolist()])
-    order = np.lexsort((-counts, -nearness))
+    order = np.lexsort((graph.relation_ranks[rows], -counts, -nearness))
     last = order[limit - 1]
-    nearer = nearness > nearness[last]
     tied = (nearness == nearness[last]) & (counts >= counts[last])
-    kept: Rows = rows[nearer | tied]
+    may_be = (nearness > nearness[last]) | tied
+    kept: Rows = rows[order[may_be[order]][: limit + MAX_TIED]]
     return kept
