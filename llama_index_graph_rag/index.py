@@ -19,7 +19,7 @@ from llama_index.core.llms.utils import LLMType, resolve_llm
 from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.storage.docstore.types import RefDocInfo
 
-from llama_index_graph_rag.errors import GraphRAGTypeError
+from llama_index_graph_rag.errors import GraphRAGTypeError, StoreError
 from llama_index_graph_rag.extractors.node_triplets import triplets_from_node
 from llama_index_graph_rag.retrievers.connection import ConnectionRetriever
 from llama_index_graph_rag.retrievers.graph_rag import GraphRAGRetriever
@@ -91,6 +91,7 @@ class GraphRAGIndex(BaseIndex[IndexDict]):
         self._store = store
         self._embed_model = embed_model
         self._given_transformations = transformations
+        self._model_checked = False
         self.report = WriteReport()
         # BaseIndex resolves Settings.transformations here, which needs no key.
         super().__init__(
@@ -179,6 +180,8 @@ class GraphRAGIndex(BaseIndex[IndexDict]):
         StoreError
             If there is no index, or it was built with another embedding model.
         """
+        if "://" not in str(uri) and not Path(uri).expanduser().exists():
+            raise StoreError(f"there is no {str(uri)!r}; check uri, or build an index there first")
         index = cls._opened(uri, collection_prefix, embed_model, show_progress, store_options)
         try:
             index._require()
@@ -206,7 +209,7 @@ class GraphRAGIndex(BaseIndex[IndexDict]):
         self, nodes: Sequence[BaseNode], triplets: Sequence[Sequence[object]]
     ) -> Process[None]:
         try:
-            yield from self._write(nodes, triplets, check_model=True)
+            yield from self._write(nodes, triplets)
         except Exception:
             self.close()
             raise
@@ -218,11 +221,10 @@ class GraphRAGIndex(BaseIndex[IndexDict]):
         yield from call(
             self._store.create, self._store.acreate, len(probe), embedding_model=name, probe=probe
         )
+        self._model_checked = True
 
     def _require(self) -> None:
         if not self._store.dimension:
-            from llama_index_graph_rag.errors import StoreError
-
             raise StoreError(
                 f"{self._store!r} holds no index; check uri and collection_prefix, or build one "
                 "with GraphRAGIndex.from_triplets or from_documents"
@@ -249,8 +251,6 @@ class GraphRAGIndex(BaseIndex[IndexDict]):
         self,
         nodes: Sequence[BaseNode],
         triplets: Sequence[Sequence[object]],
-        *,
-        check_model: bool = False,
     ) -> Process[None]:
         passages, invalid = prepare_all(nodes, triplets)
         self.report = WriteReport(invalid=invalid)
@@ -261,7 +261,7 @@ class GraphRAGIndex(BaseIndex[IndexDict]):
                 invalid[0].triplet,
                 invalid[0].reason,
             )
-        if check_model:
+        if not self._model_checked:
             yield from self._check_model()
         writer = Writer(self._store, self._resolved_embed_model)
         yield from writer.write(passages, self.report, show_progress=self._show_progress)
@@ -421,7 +421,8 @@ class GraphRAGIndex(BaseIndex[IndexDict]):
     ) -> tuple[GraphRAGRetriever, dict[str, Any]]:
         options = _only(kwargs, _RETRIEVER_OPTIONS)
         if options.get("relation_reranker") is None:
-            options["llm"] = llm if rerank_llm == SAME_LLM else rerank_llm
+            chooser = llm if rerank_llm == SAME_LLM else rerank_llm
+            options["llm"] = None if chooser is None else resolve_llm(chooser)
         rest = {key: value for key, value in kwargs.items() if key not in options}
         return self.as_retriever(**options), rest
 

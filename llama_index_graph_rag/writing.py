@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, TextNode
@@ -31,6 +32,8 @@ logger = logging.getLogger("llama_index_graph_rag")
 PROBE_TEXT = "Leonhard Euler was a student of Johann Bernoulli."
 """The fixed text whose embedding tells one embedding model from another."""
 BATCH_PASSAGES = 128
+MAX_ATTEMPTS = 10
+"""Times that a batch is written anew because others delete what it relies on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,7 @@ class Writer:
         show_progress: bool = False,
     ) -> Process[None]:
         """Write passages in batches; each batch commits, so that a new start skips it."""
+        yield from call(self.store.refresh, self.store.arefresh)
         snapshot = self.store.snapshot()
         fresh = [
             passage
@@ -177,6 +181,8 @@ class Writer:
         for passage in fresh:
             self.store.check(passage.row(()))
         yield from self._create()
+        for passage in fresh:
+            self._check_embedding(passage)
         bar = tqdm(total=len(fresh), desc="Indexing passages", disable=not show_progress)
         with bar:
             for batch in _batches(fresh):
@@ -196,6 +202,14 @@ class Writer:
             probe=probe,
         )
 
+    def _check_embedding(self, passage: Passage) -> None:
+        if passage.embedding and len(passage.embedding) != self.store.dimension:
+            raise GraphRAGValueError(
+                f"node {passage.node.node_id!r} brings an embedding of {len(passage.embedding)} "
+                f"dimensions, the index has {self.store.dimension}; set node.embedding = None to "
+                "have it embedded"
+            )
+
     def _write_batch(self, batch: Sequence[Passage], report: WriteReport) -> Process[None]:
         first: dict[str, Triplet] = {}
         names: dict[str, str] = {}
@@ -205,7 +219,7 @@ class Writer:
                 names.setdefault(triplet.subject_id, triplet.subject)
                 names.setdefault(triplet.object_id, triplet.object)
         embeddings: dict[str, Sequence[float]] = {}
-        while True:
+        for attempt in range(MAX_ATTEMPTS):
             missing = yield from call(
                 self.store.missing, self.store.amissing, entities=list(names), relations=list(first)
             )
@@ -241,6 +255,8 @@ class Writer:
                 yield from call(self.store.upsert, self.store.aupsert, rows)
             except StaleBatchError as error:
                 # Another thread deleted what this batch relies on while it was being embedded.
+                if attempt == MAX_ATTEMPTS - 1:
+                    raise
                 logger.debug("%s; embedding what is missing now", error)
                 continue
             report.written += len(batch)
@@ -256,6 +272,11 @@ class Writer:
                 f"the embedding model {model.model_name!r} returned {len(vectors)} vectors for "
                 f"{len(texts)} texts; use a model that returns one each"
             )
+        if any(vector is None or len(vector) == 0 for vector in vectors):
+            raise GraphRAGValueError(
+                f"the embedding model {model.model_name!r} returned no vector for some texts; try "
+                "again, or use another model"
+            )
         return [list(vector) for vector in vectors]
 
 
@@ -265,8 +286,13 @@ def _batches(passages: Sequence[Passage]) -> Iterator[Sequence[Passage]]:
 
 
 def _text_node(node: BaseNode) -> TextNode:
+    metadata = _cleaned(node.metadata)
+    if metadata != node.metadata:
+        logger.warning("node %r: lone surrogates in its metadata were replaced", node.node_id)
+        node.metadata = metadata
     if isinstance(node, TextNode):
         if node.text != clean_text(node.text):
+            logger.warning("node %r: lone surrogates in its text were replaced", node.node_id)
             node.set_content(clean_text(node.text))
         return node
     text = node.get_content(metadata_mode=MetadataMode.NONE)
@@ -287,3 +313,11 @@ def _text_node(node: BaseNode) -> TextNode:
         },
         embedding=node.embedding,
     )
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+    return [_cleaned(item) for item in value] if isinstance(value, list) else value

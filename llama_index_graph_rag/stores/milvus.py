@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from llama_index.core.vector_stores import MetadataFilters
 
 from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
+from llama_index_graph_rag.graph.adjacency import Rows
 from llama_index_graph_rag.graph.snapshot import (
     EntityKey,
     GraphSnapshot,
@@ -30,7 +31,13 @@ from llama_index_graph_rag.stores.base import (
     StoredPassage,
     Vectors,
 )
-from llama_index_graph_rag.stores.milvus_connection import MAX_WINDOW, MilvusConnection
+from llama_index_graph_rag.stores.milvus_connection import (
+    MAX_IDS,
+    MAX_WINDOW,
+    MilvusConnection,
+    merged,
+    parts,
+)
 from llama_index_graph_rag.stores.milvus_filters import (
     filters_expression,
     ids_expression,
@@ -42,8 +49,11 @@ from llama_index_graph_rag.stores.snapshot_reader import SnapshotReader
 if TYPE_CHECKING:
     from llama_index.vector_stores.milvus import MilvusVectorStore
 
+MAX_DIMENSION = 32_768
 MAX_UNFLUSHED = 500
 """Rows on Milvus Lite that may wait unsealed before a search seals them (20 times slower)."""
+BULK_ROWS = 10_000
+"""Rows on a server from which a bulk is sealed; a server limits how often one may ask for it."""
 MAX_FILTERS = 64
 """Filters whose permitted passages are remembered."""
 
@@ -51,8 +61,9 @@ MAX_FILTERS = 64
 class MilvusGraphStore(SnapshotReader, GraphIndexStore):
     """An index of ours in Milvus; as a GraphReader it walks matrices in memory.
 
-    Writes of one process exclude each other; readers never wait, they see the graph of before or
-    of after a write. Several processes may write to a server: call `refresh` to see the others.
+    Writes through one store exclude each other, on Milvus Lite those of all stores of the file;
+    readers never wait, they see the graph of before or of after a write. Several processes may
+    write to a server: call `refresh` to see the others.
 
     Parameters
     ----------
@@ -117,20 +128,25 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
         self._metric = metric
         lite = self.connection.is_lite
         self._index_config = dict(index_config or {"index_type": "FLAT" if lite else "AUTOINDEX"})
-        self._lock = threading.RLock()
+        self._lock = self.connection.write_lock
         self._snapshot = GraphSnapshot.empty()
         self._unflushed = 0
+        self._torn = False
         self._permitted: dict[str, tuple[GraphSnapshot, frozenset[str]]] = {}
         self._meta = MilvusMeta(
             self.connection,
             self.collections.meta,
             cache_folder(self.connection, collection_prefix, cache_dir),
         )
-        self._open()
+        try:
+            self._open()
+        except Exception:
+            self.connection.close()
+            raise
 
     def __repr__(self) -> str:
         return (
-            f"MilvusGraphStore({self.connection.uri!r}, "
+            f"MilvusGraphStore({self.connection.place!r}, "
             f"collection_prefix={self.collections.prefix!r})"
         )
 
@@ -143,7 +159,8 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
         for name in self.collections.with_vectors:
             self.connection.load(name)
         self._meta.sequences = self._meta.read_sequences()
-        self._snapshot = self._meta.kept_snapshot() or self._scanned()
+        kept = self._meta.kept_snapshot()
+        self._snapshot = self._scanned() if kept is None else kept
         self.about = about
 
     @property
@@ -178,10 +195,17 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
 
         Raises
         ------
+        GraphRAGValueError
+            If Milvus cannot hold vectors of this length.
         StoreError
-            If the index was built with another model, or collections of this prefix exist with
-            another layout.
+            If the index was built with another model, or collections of this prefix hold
+            something else.
         """
+        if not 1 <= dimension <= MAX_DIMENSION:
+            raise GraphRAGValueError(
+                f"the embedding model {embedding_model!r} gives vectors of {dimension} dimensions, "
+                f"Milvus holds 1 to {MAX_DIMENSION:,}; use another embed_model"
+            )
         with self._lock:
             if self.about is None:
                 self._open()  # another process may have created it meanwhile
@@ -203,10 +227,18 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
             self.about = about
 
     def close(self) -> None:
-        """Flush, keep the matrices for the next start, and let go of a Milvus Lite file."""
+        """Flush, keep the matrices for the next start, and let go of a Milvus Lite file.
+
+        What needs Milvus fails from then on; closing again does nothing. Vector stores that
+        `passage_vector_store` gave end with the last store of a Milvus Lite file.
+        """
         with self._lock:
-            self.flush()
-            self.connection.close()
+            if self.connection.closed:
+                return
+            try:
+                self._flush(1 if self.connection.is_lite else BULK_ROWS)
+            finally:
+                self.connection.close()
 
     def passage_vector_store(self) -> MilvusVectorStore:
         """Return LlamaIndex's own Milvus vector store over our passages: plain vector RAG.
@@ -229,53 +261,64 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
 
     # --- writing --------------------------------------------------------------------------------
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Void what anyone has kept of the graph, before and after a write."""
+        try:
+            self._meta.bump()
+            yield
+            self._meta.bump()
+        except BaseException:
+            self._torn = True  # who knows what was written: read it before the next write
+            raise
+
+    def _catch_up(self) -> None:
+        """Take in what another store of this process wrote, or what a failed write left."""
+        if self.connection.is_lite or self._torn:
+            self.refresh()
+
     def upsert(self, batch: Batch) -> None:
         """Write entities, then relations, then passages; see GraphIndexStore.
 
         Everything is checked before anything is written. If Milvus fails half way, a StoreError
-        asks to write the batch again, which is safe: every id is a content hash.
+        asks to write the batch again, which is safe: every id is a content hash. On Milvus Lite,
+        what only the former content of a passage stated is vacuumed at once.
         """
         dimension = self._opened.dimension
         entities = {row.id: layout.entity_row(row, dimension) for row in batch.entities}
         relations = {row.id: layout.relation_row(row, dimension) for row in batch.relations}
-        passages = [layout.passage_row(row, dimension) for row in batch.passages]
+        passages = {row.node.node_id: layout.passage_row(row, dimension) for row in batch.passages}
         with self._lock:
+            self._catch_up()
             self._check_references(batch)
             # The spelling first written stays.
             for rows, known in (
                 (entities, self._snapshot.entity_rows(list(entities))),
                 (relations, self._snapshot.relation_rows(list(relations))),
             ):
-                for id in [id for id, row in zip(rows, known) if row >= 0]:
+                for id in rows.keys() - set(_unknown(rows, known)):
                     del rows[id]
-            rows_of = {
-                self.collections.entities: list(entities.values()),
-                self.collections.relations: list(relations.values()),
-                self.collections.passages: passages,
-            }
-            if not any(rows_of.values()):
+            if not (entities or relations or passages):
                 return
-            self._meta.bump()
-            for collection, part in rows_of.items():
-                self.connection.write(collection, part)
-                self._unflushed += len(part)
-            self._meta.bump()
-            self._snapshot = self._snapshot.with_changes(
-                entities=[EntityKey(row.id, row.text) for row in batch.entities],
-                relations=[
-                    RelationKey(row.id, row.subject_id, row.object_id) for row in batch.relations
-                ],
-                passages=[
-                    PassageKey(
-                        row.node.node_id,
-                        row.node.ref_doc_id or "",
-                        row.relation_ids,
-                        row.content_hash,
-                        row.document_hash,
-                    )
-                    for row in batch.passages
-                ],
-            )
+            replaces = bool((self._snapshot.passage_rows(list(passages)) >= 0).any())
+            with self._writing():
+                for collection, rows in (
+                    (self.collections.entities, entities),
+                    (self.collections.relations, relations),
+                    (self.collections.passages, passages),
+                ):
+                    self.connection.write(collection, list(rows.values()))
+                    self._unflushed += len(rows)
+                self._snapshot = self._snapshot.with_changes(
+                    entities=[EntityKey(row.id, row.text) for row in batch.entities],
+                    relations=[
+                        RelationKey(row.id, row.subject_id, row.object_id)
+                        for row in batch.relations
+                    ],
+                    passages=[layout.passage_key(row) for row in passages.values()],
+                )
+                if replaces and self.connection.is_lite:
+                    self._remove_orphans()
 
     def check(self, passage: PassageRow) -> None:
         """Raise GraphRAGValueError if the passage is over Milvus's limits."""
@@ -297,48 +340,73 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
     ) -> tuple[set[str], set[str]]:
         """Return those of the ids that are not stored: what has to be embedded and written.
 
-        On a server another process may have vacuumed since, so it is asked (one query a thousand
-        ids); Milvus Lite has one process, whose snapshot knows.
+        On a server other processes may have written or vacuumed since, so it is asked (a query a
+        thousand ids); Milvus Lite has one process, whose snapshot knows.
         """
-        if not self.exists:
-            return set(entities), set(relations)
-        if self.connection.is_lite:
+        if self.exists and not self.connection.is_lite:
+            self._compare(entities, relations)
+        snapshot = self._snapshot
+        return (
+            set(_unknown(entities, snapshot.entity_rows(entities))),
+            set(_unknown(relations, snapshot.relation_rows(relations))),
+        )
+
+    def _compare(self, entities: Sequence[str], relations: Sequence[str]) -> None:
+        """Make the snapshot right about these ids."""
+        with self._lock:
             snapshot = self._snapshot
-            return (
-                {id for id, row in zip(entities, snapshot.entity_rows(entities)) if row < 0},
-                {id for id, row in zip(relations, snapshot.relation_rows(relations)) if row < 0},
-            )
-        stored = [
-            {str(row["id"]) for row in self.connection.get(collection, ids, ["id"])}
-            for collection, ids in (
-                (self.collections.entities, entities),
-                (self.collections.relations, relations),
-            )
-        ]
-        return set(entities) - stored[0], set(relations) - stored[1]
+            fields = ["id", "subject_id", "object_id"]
+            rows = self.connection.get(self.collections.relations, relations, fields)
+            links = {key.id: key for key in map(layout.relation_key, rows)}
+            unseen = [links[id] for id in _unknown(links, snapshot.relation_rows(list(links)))]
+            ends = [id for key in unseen for id in (key.subject_id, key.object_id)]
+            wanted = list(dict.fromkeys([*entities, *ends]))
+            rows = self.connection.get(self.collections.entities, wanted, ["id", "text"])
+            names = {key.id: key for key in map(layout.entity_key, rows)}
+            gone_entities = set(wanted) - names.keys()
+            gone_entities -= set(_unknown(wanted, snapshot.entity_rows(wanted)))
+            gone_relations = set(relations) - links.keys()
+            gone_relations -= set(_unknown(relations, snapshot.relation_rows(relations)))
+            new = _unknown(names, snapshot.entity_rows(list(names)))
+            if gone_entities or gone_relations or unseen or new:
+                self._snapshot = snapshot.with_changes(
+                    entities=[names[id] for id in new],
+                    relations=unseen,
+                    removed_entities=gone_entities,
+                    removed_relations=gone_relations,
+                )
 
     def delete_passages(self, ids: Sequence[str]) -> None:
         """Delete passages by id; on Milvus Lite what they alone held is vacuumed at once."""
         with self._lock:
+            self._catch_up()
             known = self._snapshot.passage_rows(ids)
             present = [id for id, row in zip(ids, known) if row >= 0]
-            if not present:
+            # Another process may have written those that are not known here.
+            doomed = present if self.connection.is_lite else list(dict.fromkeys(ids))
+            if not doomed or not self.exists:
                 return
-            self._meta.bump()
-            self.connection.delete(self.collections.passages, present)
-            self._unflushed += len(present)
-            self._snapshot = self._snapshot.with_changes(removed_passages=present)
-            if self.connection.is_lite:
-                self._remove_orphans()
-            self._meta.bump()
+            with self._writing():
+                self.connection.delete(self.collections.passages, doomed)
+                self._unflushed += len(doomed)
+                self._snapshot = self._snapshot.with_changes(removed_passages=present)
+                if self.connection.is_lite:
+                    self._remove_orphans()
 
     def delete_documents(self, ref_doc_ids: Sequence[str]) -> None:
         """Delete all passages of these source documents."""
+        # No document is called "": passages without one are listed under it.
+        documents = [id for id in dict.fromkeys(ref_doc_ids) if id]
         with self._lock:
+            self._catch_up()
             snapshot = self._snapshot
-            self.delete_passages(
-                [id for ref in ref_doc_ids for id in snapshot.passages_of_document(ref)]
-            )
+            ids = [id for ref in documents for id in snapshot.passages_of_document(ref)]
+            if self.exists and not self.connection.is_lite:
+                for part in parts(documents, MAX_IDS):
+                    where = ids_expression(part, "doc_id")
+                    for page in self.connection.scan(self.collections.passages, ["id"], where):
+                        ids += [str(row["id"]) for row in page]
+            self.delete_passages(ids)
 
     def vacuum(self) -> dict[str, int]:
         """Remove relations that no passage holds and entities without a relation.
@@ -350,10 +418,8 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
             self.refresh()
             if not self.exists:
                 return {"entities": 0, "relations": 0}
-            self._meta.bump()
-            removed = self._remove_orphans()
-            self._meta.bump()
-            return removed
+            with self._writing():
+                return self._remove_orphans()
 
     def _remove_orphans(self) -> dict[str, int]:
         relations = self._snapshot.orphan_relations()
@@ -368,15 +434,19 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
         return {"entities": len(entities), "relations": len(relations)}
 
     def flush(self) -> None:
-        """Seal what was written, which makes searching it fast, and keep the matrices."""
+        """Seal a bulk that was written, which makes searching it fast, and keep the matrices."""
+        self._flush(MAX_UNFLUSHED if self.connection.is_lite else BULK_ROWS)
+
+    def _flush(self, least: int) -> None:
         with self._lock:
             if not self.exists:
                 return
-            if self._unflushed:
+            if self._unflushed >= least:
                 for name in self.collections.with_vectors:
                     self.connection.flush(name)
                 self._unflushed = 0
-            self._meta.keep(self._snapshot)
+            if not self._torn:
+                self._meta.keep(self._snapshot)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -390,14 +460,32 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
         filters: MetadataFilters | None = None,
     ) -> SearchResult:
         """Return what is nearest to each vector: one Milvus search a kind asked for."""
-        if self._unflushed >= MAX_UNFLUSHED and self.connection.is_lite:
-            self.flush()
-        where = self._where(filters) if filters and passages is not None else ""
+        slow = self.connection.is_lite and self._unflushed >= MAX_UNFLUSHED
+        # A reader does not wait for who is writing just now.
+        if slow and self._lock.acquire(blocking=False):
+            try:
+                self.flush()
+            finally:
+                self._lock.release()
         return SearchResult(
             entities=self._search(self.collections.entities, entities, limits.entities),
             relations=self._search(self.collections.relations, relations, limits.relations),
-            passages=self._search(self.collections.passages, passages, limits.passages, where),
+            passages=self._search_passages(passages, limits.passages, filters),
         )
+
+    def _search_passages(
+        self, vectors: Vectors | None, limit: int, filters: MetadataFilters | None
+    ) -> tuple[Hits, ...]:
+        collection = self.collections.passages
+        if vectors is None or filters is None or not filters.filters:
+            return self._search(collection, vectors, limit)
+        if where := filters_expression(filters):
+            return self._search(collection, vectors, limit, where)
+        found = [
+            self._search(collection, vectors, limit, ids_expression(part))
+            for part in parts(sorted(self.permitted(filters)), MAX_WINDOW)
+        ]
+        return tuple(merged(hits, limit) for hits in zip(*found)) or (Hits(),) * len(vectors)
 
     def _search(
         self, collection: str, vectors: Vectors | None, limit: int, where: str = ""
@@ -406,12 +494,14 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
             return ()
         if self.about is None or limit < 1:
             return (Hits(),) * len(vectors)
-        if vectors.shape[1] != self.about.dimension:
+        if vectors.shape[1:] != (self.about.dimension,):
             raise StoreError(
-                f"the query's embedding has {vectors.shape[1]} dimensions, {self!r} has "
-                f"{self.about.dimension}; use the model that the index was built with: "
+                f"the query's embeddings have the shape {vectors.shape}, {self!r} has "
+                f"{self.about.dimension} dimensions; use the model that the index was built with: "
                 f"{self.about.embedding_model!r}"
             )
+        if not np.isfinite(vectors).all():
+            raise GraphRAGValueError("the query's embedding holds a NaN or an infinity")
         return self.connection.search(
             collection,
             vectors,
@@ -421,17 +511,13 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
             where=where,
         )
 
-    def _where(self, filters: MetadataFilters) -> str:
-        pushed = filters_expression(filters)
-        return pushed or ids_expression(sorted(self.permitted(filters))[:MAX_WINDOW])
-
     def permitted(self, filters: MetadataFilters) -> frozenset[str]:
         """Return the ids of the passages that pass `filters`; kept until the graph changes.
 
         What Milvus would decide otherwise than LlamaIndex (see `filters_expression`) is decided
         here, from one scan of the passages' metadata.
         """
-        key = filters.model_dump_json()
+        key = repr(filters)  # JSON would write NaN as None
         snapshot = self._snapshot
         cached = self._permitted.get(key)
         if cached is not None and cached[0] is snapshot:
@@ -444,10 +530,10 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
 
     def _permitted_ids(self, filters: MetadataFilters) -> Iterator[str]:
         where = filters_expression(filters)
-        fields = ["id"] if where else ["id", "text", "_node_content", "_node_type"]
+        fields = ["id"] if where else ["id", "doc_id", "_node_content"]
         for page in self.connection.scan(self.collections.passages, fields, where or ""):
             for row in page:
-                if where or passes(filters, layout.read_passage(row).node.metadata):
+                if where or passes(filters, layout.read_metadata(row)):
                     yield str(row["id"])
 
     def get_passages(self, ids: Sequence[str]) -> list[StoredPassage]:
@@ -484,12 +570,12 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
         """Yield all relations in pages."""
         fields = ["id", "subject_id", "object_id"]
         for page in self.connection.scan(self.collections.relations, fields):
-            yield [RelationKey(*(str(row[field]) for field in fields)) for row in page]
+            yield [layout.relation_key(row) for row in page]
 
     def scan_entities(self) -> Iterator[list[EntityKey]]:
         """Yield all entities in pages."""
         for page in self.connection.scan(self.collections.entities, ["id", "text"]):
-            yield [EntityKey(str(row["id"]), str(row["text"])) for row in page]
+            yield [layout.entity_key(row) for row in page]
 
     def snapshot(self) -> GraphSnapshot:
         """Return the graph as it is now, immutable."""
@@ -502,17 +588,21 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
                 self._open()
                 return self.exists
             sequences = self._meta.read_sequences()
-            if sequences == self._meta.sequences:
+            if sequences == self._meta.sequences and not self._torn:
                 return False
             self._meta.sequences = sequences
             self._snapshot = self._scanned()
+            self._torn = False
             return True
 
     def _scanned(self) -> GraphSnapshot:
+        # Against the order of writing: whatever a passage states was there before it.
+        passages = [key for page in self.scan_passages() for key in page]
+        relations = [key for page in self.scan_relations() for key in page]
         snapshot = GraphSnapshot.empty().with_changes(
             entities=(key for page in self.scan_entities() for key in page),
-            relations=(key for page in self.scan_relations() for key in page),
-            passages=(key for page in self.scan_passages() for key in page),
+            relations=relations,
+            passages=passages,
         )
         self._meta.keep(snapshot)
         return snapshot
@@ -520,3 +610,7 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
     def stats(self) -> dict[str, int]:
         """Return passages, entities, relations, orphan_entities and orphan_relations."""
         return self._snapshot.stats()
+
+
+def _unknown(ids: Iterable[str], rows: Rows) -> list[str]:
+    return [id for id, row in zip(ids, rows.tolist()) if row < 0]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +26,12 @@ SCAN_PAGE = 4_096
 """Rows a page of a scan on a server; a page comes in the order of the key's bytes."""
 MAX_IDS = 1_000
 """Most ids in one filter; more are asked for in several calls."""
+_NO_LIMIT = 2**31 - 1
+
+# Milvus Lite runs one server a file in this process, which all connections to the file share.
+_lite_guard = threading.Lock()
+_lite_users: Counter[str] = Counter()
+_lite_locks: dict[str, threading.RLock] = {}
 
 
 class MilvusConnection:
@@ -33,39 +43,59 @@ class MilvusConnection:
         A Milvus Lite path that ends in ``.db`` (its folder is created) or a server's URI.
     token, db_name, timeout
         As for `MilvusGraphStore`.
+
+    Attributes
+    ----------
+    uri, place
+        The URI with which to connect, and the same for messages: without a password.
+    write_lock
+        Held while writing; connections to one Milvus Lite file share it.
     """
 
     def __init__(
         self, uri: str | Path, *, token: str = "", db_name: str = "", timeout: float | None = None
     ) -> None:
         self.uri, self.is_lite = _resolve_uri(uri)
+        self.place = re.sub(r"://[^/@]*@", "://***@", self.uri)
         self.token, self.db_name = token, db_name
+        self.closed = False
         if self.is_lite:
             Path(self.uri).parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self.client = MilvusClient(self.uri, token=token, db_name=db_name, timeout=timeout)
-        except Exception as error:
-            remedy = (
-                "one process at a time can open a Milvus Lite file: close the other one, or share "
-                "the data through `milvus-lite server` or a Milvus server and pass its http:// URI"
-                if self.is_lite
-                else "check that the server runs and that uri, token and db_name are right"
-            )
-            # pymilvus may quote the connection's arguments: the cause's text is not repeated.
-            raise StoreError(
-                f"cannot open {self.uri!r} ({type(error).__name__}); {remedy}"
-            ) from None
+        with _lite_guard if self.is_lite else nullcontext():
+            try:
+                self.client = MilvusClient(self.uri, token=token, db_name=db_name, timeout=timeout)
+            except Exception as error:
+                remedy = (
+                    "one process at a time can open a Milvus Lite file: close the other one, or "
+                    "share the data through `milvus-lite server` or a Milvus server and pass its "
+                    "http:// URI"
+                    if self.is_lite
+                    else "check that the server runs and that uri, token and db_name are right"
+                )
+                # pymilvus may quote the connection's arguments: the cause's text is not repeated.
+                raise StoreError(
+                    f"cannot open {self.place!r} ({type(error).__name__}); {remedy}"
+                ) from None
+            if self.is_lite:
+                _lite_users[self.uri] += 1
+                self.write_lock = _lite_locks.setdefault(self.uri, threading.RLock())
+            else:
+                self.write_lock = threading.RLock()
 
     def __repr__(self) -> str:
-        return f"MilvusConnection({self.uri!r})"
+        return f"MilvusConnection({self.place!r})"
 
     def call(self, action: str, function: Callable[[], T]) -> T:
         """Return what `function` returns; a Milvus error becomes a StoreError that says so."""
+        if self.closed:
+            raise StoreError(
+                f"cannot {action}: the connection to {self.place!r} was closed; open the index anew"
+            )
         try:
             return function()
         except MilvusException as error:
             raise StoreError(
-                f"Milvus at {self.uri!r} could not {action}: {error.message}; if the server is "
+                f"Milvus at {self.place!r} could not {action}: {error.message}; if the server is "
                 "busy or was restarted, try again: every write can be repeated safely"
             ) from error
 
@@ -87,35 +117,37 @@ class MilvusConnection:
         index: Mapping[str, object],
         dynamic: bool,
     ) -> None:
-        """Create and load a collection unless it is there.
+        """Create, index and load a collection; an empty one that is there and fits will do.
 
         Raises
         ------
         StoreError
-            If it is there with vectors of another dimension.
+            If it is there with rows, or with other fields or vectors of another dimension.
         """
         if not self.has(collection):
             self.call(
                 "create",
                 lambda: layout.create_collection(
-                    self.client,
-                    collection,
-                    fields,
-                    dimension=dimension,
-                    metric=metric,
-                    index=index,
-                    dynamic=dynamic,
+                    self.client, collection, fields, dimension=dimension, dynamic=dynamic
                 ),
             )
-            return
-        about = self.call("look", lambda: self.client.describe_collection(collection))
-        found = [
-            field["params"].get("dim") for field in about["fields"] if field["name"] == "embedding"
-        ]
-        if found != [dimension]:
-            raise StoreError(
-                f"collection {collection!r} exists with vectors of {found} dimensions, not "
-                f"{dimension}, and is not an index of ours; choose another collection_prefix"
+        else:
+            # Left by a creation that was broken off, or somebody else's.
+            about = self.call("look", lambda: self.client.describe_collection(collection))
+            found = {field["name"]: field["params"].get("dim") for field in about["fields"]}
+            expected = {**dict.fromkeys(fields), "embedding": dimension}
+            stats = self.call("look", lambda: self.client.get_collection_stats(collection))
+            if found != expected or int(stats["row_count"]):
+                raise StoreError(
+                    f"collection {collection!r} exists with the fields {sorted(found)}, vectors of "
+                    f"{found.get('embedding')} dimensions and {stats['row_count']} rows, and is "
+                    f"not part of an index of ours with {dimension} dimensions; choose another "
+                    "collection_prefix, or drop it"
+                )
+        if not self.call("look", lambda: self.client.list_indexes(collection)):
+            self.call(
+                "index",
+                lambda: layout.create_index(self.client, collection, metric=metric, index=index),
             )
         self.load(collection)
 
@@ -126,9 +158,12 @@ class MilvusConnection:
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         """Delete rows by id."""
-        for part in _parts(ids):
+        for part in parts(ids, MAX_IDS):
             where = ids_expression(part)
             self.call("delete", lambda where=where: self.client.delete(collection, filter=where))  # type: ignore[misc]
+        if ids and not self.is_lite:
+            # Session consistency shows what was written, not what was deleted; this waits for it.
+            self.query(collection, 'id >= ""', ["id"], 1, consistency="Strong")
 
     def flush(self, collection: str) -> None:
         """Seal what was written."""
@@ -144,14 +179,24 @@ class MilvusConnection:
         text: bool,
         where: str = "",
     ) -> tuple[Hits, ...]:
-        """Return what is nearest to each vector: one call for all of them."""
+        """Return what is nearest to each vector: one call for all of them.
+
+        Raises
+        ------
+        GraphRAGValueError
+            If `limit` is over `MAX_WINDOW`.
+        """
+        if limit > MAX_WINDOW:
+            raise GraphRAGValueError(
+                f"{limit:,} hits are asked for, Milvus gives at most {MAX_WINDOW:,}; ask for fewer"
+            )
         found = self.call(
             "search",
             lambda: self.client.search(
                 collection,
                 data=[vector.tolist() for vector in vectors],
                 filter=where,
-                limit=min(limit, MAX_WINDOW),
+                limit=limit,
                 output_fields=["text"] if text else ["id"],
                 anns_field="embedding",
                 search_params={"metric_type": metric},
@@ -161,7 +206,13 @@ class MilvusConnection:
         return tuple(_hits(hits) for hits in found)
 
     def query(
-        self, collection: str, where: str, fields: Sequence[str], limit: int = MAX_WINDOW
+        self,
+        collection: str,
+        where: str,
+        fields: Sequence[str],
+        limit: int = MAX_WINDOW,
+        *,
+        consistency: str = "Session",
     ) -> list[layout.Row]:
         """Return at most `limit` rows that pass an expression."""
         rows = self.call(
@@ -171,7 +222,7 @@ class MilvusConnection:
                 filter=where,
                 output_fields=list(fields),
                 limit=limit,
-                consistency_level="Session",
+                consistency_level=consistency,
             ),
         )
         return [dict(row) for row in rows]
@@ -180,7 +231,7 @@ class MilvusConnection:
         self, collection: str, ids: Sequence[str], fields: Sequence[str]
     ) -> Iterator[layout.Row]:
         """Yield the rows with these ids, in any order."""
-        for part in _parts(list(dict.fromkeys(ids))):
+        for part in parts(list(dict.fromkeys(ids)), MAX_IDS):
             yield from self.query(collection, ids_expression(part), fields)
 
     def scan(
@@ -189,12 +240,8 @@ class MilvusConnection:
         """Yield all rows that pass an expression, in pages."""
         if self.is_lite:
             # Lite has no window, and its iterator reads the collection anew for every page.
-            count = self.call(
-                "count",
-                lambda: self.client.query(collection, filter="", output_fields=["count(*)"]),
-            )
-            if limit := int(count[0]["count(*)"]):
-                yield self.query(collection, where, fields, limit)
+            if page := self.query(collection, where, fields, _NO_LIMIT):
+                yield page
             return
         # Not query_iterator: it fails on keys with quotes or newlines and sleeps at its start.
         page = self.query(collection, where or 'id >= ""', fields, SCAN_PAGE)
@@ -208,12 +255,18 @@ class MilvusConnection:
             page = self.query(collection, rest, fields, SCAN_PAGE)
 
     def close(self) -> None:
-        """Close the connection and let go of a Milvus Lite file."""
-        self.client.close()
-        if self.is_lite:
-            from milvus_lite.server_manager import server_manager_instance
+        """Close the connection; the last one to a Milvus Lite file lets go of the file."""
+        with _lite_guard:
+            if self.closed:
+                return
+            self.closed = True
+            self.client.close()
+            if self.is_lite:
+                _lite_users[self.uri] -= 1
+                if not _lite_users[self.uri]:
+                    from milvus_lite.server_manager import server_manager_instance
 
-            server_manager_instance.release_server(self.uri)
+                    server_manager_instance.release_server(self.uri)
 
 
 def _hits(found: Sequence[Mapping[str, object]]) -> Hits:
@@ -230,9 +283,20 @@ def _hits(found: Sequence[Mapping[str, object]]) -> Hits:
     )
 
 
-def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(ids), MAX_IDS):
-        yield ids[start : start + MAX_IDS]
+def merged(found: Sequence[Hits], limit: int) -> Hits:
+    """Return the `limit` best of several hits on one vector."""
+    rows = sorted(
+        (row for hits in found for row in zip(hits.similarities, hits.ids, hits.texts)),
+        key=lambda row: (-row[0], row[1]),
+    )[:limit]
+    similarities, ids, texts = zip(*rows) if rows else ((), (), ())
+    return Hits(ids=ids, similarities=similarities, texts=texts)
+
+
+def parts(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """Yield `ids` in order, at most `size` at once."""
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]
 
 
 def _resolve_uri(uri: str | Path) -> tuple[str, bool]:

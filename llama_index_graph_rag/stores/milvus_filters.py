@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator as operators
+import re
+from collections.abc import Callable, Sequence
 
 from llama_index.core.vector_stores import (
     FilterCondition,
@@ -15,7 +17,20 @@ from llama_index.core.vector_stores import (
 from llama_index_graph_rag.errors import GraphRAGValueError
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
-_FIXED_FIELDS = {"id", "doc_id", "text"}
+# Not metadata of the passage, though fields of the row have these names.
+_OWN_FIELDS = frozenset(
+    {"id", "text", "embedding", "relation_ids", "mentions", "content_hash", "document_hash"}
+)
+# Other keys are read differently inside a JSON path by one release or another.
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_ -]+")
+_MAX_EXACT = 2**53
+_COMPARE: dict[FilterOperator, Callable[[float, float], bool]] = {
+    FilterOperator.EQ: operators.eq,
+    FilterOperator.GT: operators.gt,
+    FilterOperator.GTE: operators.ge,
+    FilterOperator.LT: operators.lt,
+    FilterOperator.LTE: operators.le,
+}
 _COMPARISONS = {
     FilterOperator.EQ: "==",
     FilterOperator.GT: ">",
@@ -51,7 +66,7 @@ def filters_expression(filters: MetadataFilters) -> str | None:
     --------
     >>> from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
     >>> filters_expression(MetadataFilters(filters=[MetadataFilter(key="year", value=1738)]))
-    '($meta["year"] == 1738)'
+    '(($meta["year"] == 1738))'
     """
     parts = []
     for item in filters.filters:
@@ -69,23 +84,40 @@ def filters_expression(filters: MetadataFilters) -> str | None:
 
 
 def _expression(item: MetadataFilter) -> str | None:
-    values = item.value if isinstance(item.value, list) else [item.value]
-    literals = [_literal(value) for value in values]
-    if not literals or any(literal is None for literal in literals):
+    key, operator = item.key, item.operator
+    if key in _OWN_FIELDS or key.startswith("_node_") or not _PLAIN_KEY.fullmatch(key):
         return None
-    fixed = item.key in _FIXED_FIELDS
-    field = item.key if fixed else f"$meta[{quote(item.key)}]"
-    equal = " or ".join(f"{field} == {literal}" for literal in literals)
-    # LlamaIndex lets a passage without the key pass NE and NIN; Milvus needs to be told.
-    differs = f"(not ({equal}))" if fixed else f"((not exists {field}) or not ({equal}))"
-    if isinstance(item.value, list):
-        if item.operator == FilterOperator.IN:
-            return f"({equal})"
-        return differs if item.operator == FilterOperator.NIN else None
-    if item.operator == FilterOperator.NE:
-        return differs
-    comparison = _COMPARISONS.get(item.operator)
-    return f"{field} {comparison} {literals[0]}" if comparison else None
+    column = key == "doc_id"
+    field = key if column else f"$meta[{quote(key)}]"
+    values = item.value if isinstance(item.value, list) else [item.value]
+    if not values or any(_literal(value) is None for value in values):
+        return None
+    if column and not all(isinstance(value, str) for value in values):
+        return None
+    if operator in (FilterOperator.IN, FilterOperator.NIN):
+        if not isinstance(item.value, list):
+            return None
+        operator = FilterOperator.EQ if operator == FilterOperator.IN else FilterOperator.NE
+    elif isinstance(item.value, list):
+        return None
+    if operator == FilterOperator.NE:
+        equal = _any_of(field, FilterOperator.EQ, values)
+        # LlamaIndex lets a passage without the key pass NE and NIN; Milvus needs to be told.
+        return f"(not {equal})" if column else f"((not exists {field}) or not {equal})"
+    return _any_of(field, operator, values) if operator in _COMPARISONS else None
+
+
+def _any_of(field: str, operator: FilterOperator, values: Sequence[object]) -> str:
+    tests = [f"{field} {_COMPARISONS[operator]} {_literal(value)}" for value in values]
+    for value in values:
+        if isinstance(value, (int, float)):
+            # To LlamaIndex True is 1 and False is 0.
+            tests += [
+                f"{field} == {name}"
+                for name, number in (("true", 1), ("false", 0))
+                if _COMPARE[operator](number, value)
+            ]
+    return f"({' or '.join(dict.fromkeys(tests))})"
 
 
 def _literal(value: object) -> str | None:
@@ -93,9 +125,9 @@ def _literal(value: object) -> str | None:
         return "true" if value else "false"
     if isinstance(value, str):
         return quote(value)
-    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
-        return repr(value)
-    return None
+    if isinstance(value, int):
+        return repr(value) if abs(value) <= _MAX_EXACT else None
+    return repr(value) if isinstance(value, float) and math.isfinite(value) else None
 
 
 def passes(filters: MetadataFilters, metadata: dict[str, object]) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pymilvus import CollectionSchema, DataType, MilvusClient
 
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
-from llama_index_graph_rag.graph.snapshot import PassageKey
+from llama_index_graph_rag.graph.snapshot import EntityKey, PassageKey, RelationKey
 from llama_index_graph_rag.identity import clean_text
 from llama_index_graph_rag.stores.base import EntityRow, PassageRow, RelationRow, StoredPassage
 from llama_index_graph_rag.triplets import Mention, Triplet
@@ -71,16 +71,9 @@ class Collections:
 
 
 def create_collection(
-    client: MilvusClient,
-    name: str,
-    fields: Sequence[str],
-    *,
-    dimension: int,
-    metric: str,
-    index: Mapping[str, object],
-    dynamic: bool = False,
+    client: MilvusClient, name: str, fields: Sequence[str], *, dimension: int, dynamic: bool
 ) -> None:
-    """Create and load a collection of string `fields` (the first is the key) and one vector."""
+    """Create a collection of string `fields` (the first is the key) and one vector."""
     schema: CollectionSchema = client.create_schema(auto_id=False, enable_dynamic_field=dynamic)
     for position, field in enumerate(fields):
         schema.add_field(
@@ -88,11 +81,15 @@ def create_collection(
         )
     schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=dimension)
     client.create_collection(name, schema=schema, consistency_level="Session")
+
+
+def create_index(
+    client: MilvusClient, name: str, *, metric: str, index: Mapping[str, object]
+) -> None:
+    """Index the vectors of a collection (create_collection would sleep half a second over it)."""
     params = client.prepare_index_params()
     params.add_index("embedding", index_name="embedding", metric_type=metric, **index)
-    # create_collection(index_params=...) sleeps half a second; these two do not.
     client.create_index(name, params, sync=False)
-    client.load_collection(name)
 
 
 def entity_row(row: EntityRow, dimension: int) -> Row:
@@ -150,13 +147,20 @@ def passage_fields(row: PassageRow) -> Row:
     entry["content_hash"] = row.content_hash
     entry["document_hash"] = row.document_hash
     doc_id = entry.pop("doc_id")
-    size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace"))
+    if fault := _fault(entry):
+        raise GraphRAGValueError(
+            f"passage {node.node_id!r}: its metadata holds {fault}, which Milvus cannot store; "
+            "convert or leave it out"
+        )
+    size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8"))
     if size > MAX_DYNAMIC_BYTES:
         raise GraphRAGValueError(
             f"passage {node.node_id!r}: metadata and {len(row.mentions):,} triplets take "
             f"{size:,} bytes, over Milvus's limit of {MAX_DYNAMIC_BYTES:,} a row; split the "
             "passage into smaller ones or shorten its metadata"
         )
+    if not node.node_id:
+        raise GraphRAGValueError("a passage has an empty id; give each an id of its own")
     entry["id"] = _varchar(node.node_id, "passage id")
     entry["doc_id"] = _varchar(str(doc_id), "document id")
     entry["text"] = text
@@ -182,6 +186,12 @@ def read_passage(row: Mapping[str, object]) -> StoredPassage:
     )
 
 
+def read_metadata(row: Mapping[str, object]) -> dict[str, object]:
+    """Return what LlamaIndex's filters look at: a passage's metadata and its document's id."""
+    metadata: dict[str, object] = json.loads(str(row["_node_content"]))["metadata"]
+    return {**metadata, **dict.fromkeys(("document_id", "doc_id", "ref_doc_id"), row["doc_id"])}
+
+
 def passage_key(row: Mapping[str, object]) -> PassageKey:
     """Return what the graph keeps of a row of the passages collection."""
     relation_ids = row.get("relation_ids") or ()
@@ -192,6 +202,16 @@ def passage_key(row: Mapping[str, object]) -> PassageKey:
         content_hash=str(row.get("content_hash") or ""),
         document_hash=str(row.get("document_hash") or ""),
     )
+
+
+def relation_key(row: Mapping[str, object]) -> RelationKey:
+    """Return what the graph keeps of a row of the relations collection."""
+    return RelationKey(str(row["id"]), str(row["subject_id"]), str(row["object_id"]))
+
+
+def entity_key(row: Mapping[str, object]) -> EntityKey:
+    """Return what the graph keeps of a row of the entities collection."""
+    return EntityKey(str(row["id"]), str(row["text"]))
 
 
 def request_batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -217,6 +237,19 @@ def _size(value: object) -> int:
     if isinstance(value, list):
         return sum(map(_size, value))
     return 4 * len(value) if isinstance(value, str) else 8
+
+
+def _fault(value: object) -> str | None:
+    """Say what Milvus's JSON cannot hold in `value`."""
+    if isinstance(value, str):
+        return "a lone surrogate" if value != clean_text(value) else None
+    if isinstance(value, int):
+        return None if -(2**63) <= value < 2**63 else f"{value}, a number of over 64 bits"
+    if isinstance(value, Mapping):
+        if "$meta" in value:
+            return "the key '$meta'"
+        value = [*value, *value.values()]
+    return next(filter(None, map(_fault, value)), None) if isinstance(value, list) else None
 
 
 def _varchar(text: str, what: str) -> str:

@@ -7,7 +7,7 @@ import json
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,8 @@ class About:
     """What an index was made with; fixed for its life.
 
     `probe` holds the first 512 numbers of the embedding of a fixed text: two models can have the
-    same dimension, and one model can go by two names.
+    same dimension, and one model can go by two names. `id` tells this index from an earlier one
+    at the same place, of which matrices may have been kept.
     """
 
     dimension: int
@@ -38,6 +39,7 @@ class About:
     embedding_model: str
     probe: tuple[float, ...]
     version: int = SCHEMA_VERSION
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def check(self, dimension: int, embedding_model: str, probe: Sequence[float]) -> None:
         """Raise StoreError if another embedding model is given."""
@@ -72,7 +74,7 @@ class MilvusMeta:
         self._collection = collection
         self._cache_dir = cache_dir
         self._writer = f"{_WRITER_ROW}{'local' if connection.is_lite else uuid.uuid4().hex}"
-        self._kept = ""
+        self._kept = self._index = ""
         self.sequences: dict[str, int] = {}
 
     def read_about(self) -> About | None:
@@ -96,11 +98,13 @@ class MilvusMeta:
                 f"reads version {SCHEMA_VERSION}; rebuild the index or install the release that "
                 "wrote it"
             )
-        return About(**{**fields, "probe": tuple(fields["probe"])})
+        self._index = str(fields.get("id", ""))
+        return About(**{**fields, "probe": tuple(fields["probe"]), "id": self._index})
 
     def write_about(self, about: About) -> None:
         """Say what the index is made with; from here on it exists."""
         self._put(_SCHEMA_ROW, json.dumps(asdict(about)))
+        self._index = about.id
 
     def bump(self) -> None:
         """Raise this writer's sequence number."""
@@ -109,8 +113,9 @@ class MilvusMeta:
 
     def read_sequences(self) -> dict[str, int]:
         """Return the sequence number of every writer."""
-        rows = self._connection.query(self._collection, f'id != "{_SCHEMA_ROW}"', ["id", "value"])
-        return {str(row["id"]): int(str(row["value"])) for row in rows}
+        where = f'id != "{_SCHEMA_ROW}"'
+        pages = self._connection.scan(self._collection, ["id", "value"], where)
+        return {str(row["id"]): int(str(row["value"])) for page in pages for row in page}
 
     def _put(self, id: str, value: str) -> None:
         self._connection.write(
@@ -121,7 +126,10 @@ class MilvusMeta:
 
     @property
     def _stamp(self) -> str:
-        return json.dumps({"schema": SCHEMA_VERSION, "sequences": self.sequences}, sort_keys=True)
+        return json.dumps(
+            {"schema": SCHEMA_VERSION, "index": self._index, "sequences": self.sequences},
+            sort_keys=True,
+        )
 
     def kept_snapshot(self) -> GraphSnapshot | None:
         """Return the matrices kept on disk if nobody has written since, else None."""
