@@ -14,7 +14,8 @@ from tqdm.auto import tqdm
 
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
 from llama_index_graph_rag.extractors.evidence import locate
-from llama_index_graph_rag.extractors.node_triplets import strip_graph_metadata
+from llama_index_graph_rag.extractors.llm_calls import LLMUsage
+from llama_index_graph_rag.extractors.node_triplets import ExtractionFailure, strip_graph_metadata
 from llama_index_graph_rag.identity import clean_text, content_hash
 from llama_index_graph_rag.steps import Process, call
 from llama_index_graph_rag.stores.base import (
@@ -76,12 +77,30 @@ class WriteReport:
         Texts that were embedded.
     invalid
         Triplets left out, with the reason.
+    deleted
+        Passages that were deleted since their document has them no more.
+    reused
+        Passages written anew with the triplets that they had, without an LLM.
+    empty
+        Passages without text, which are not stored.
+    failures
+        Passages stored without triplets since reading them failed; the next run reads them again.
+    aliases
+        Names that the entity resolver replaced.
+    usage
+        Calls and tokens of the LLM.
     """
 
     written: int = 0
     unchanged: int = 0
     embedded: int = 0
     invalid: list[InvalidTriplet] = field(default_factory=list)
+    deleted: int = 0
+    reused: int = 0
+    empty: int = 0
+    failures: list[ExtractionFailure] = field(default_factory=list)
+    aliases: dict[str, str] = field(default_factory=dict)
+    usage: LLMUsage = field(default_factory=LLMUsage)
 
 
 def prepare(
@@ -186,7 +205,7 @@ class Writer:
         bar = tqdm(total=len(fresh), desc="Indexing passages", disable=not show_progress)
         with bar:
             for batch in _batches(fresh):
-                yield from self._write_batch(batch, report)
+                yield from self.write_batch(batch, report)
                 bar.update(len(batch))
 
     def _create(self) -> Process[None]:
@@ -210,7 +229,8 @@ class Writer:
                 "have it embedded"
             )
 
-    def _write_batch(self, batch: Sequence[Passage], report: WriteReport) -> Process[None]:
+    def write_batch(self, batch: Sequence[Passage], report: WriteReport) -> Process[None]:
+        """Write passages as they are in one commit, known or not; see `write`."""
         first: dict[str, Triplet] = {}
         names: dict[str, str] = {}
         for passage in batch:

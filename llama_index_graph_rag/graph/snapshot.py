@@ -178,9 +178,20 @@ class GraphSnapshot:
         return None if row < 0 else self.passages.content_hashes[row]
 
     def document_hash(self, ref_doc_id: str) -> str | None:
-        """Return the hash of the source document, None if no passage of it is here."""
+        """Return the hash of the source document, None if no passage of it is here.
+
+        Any passage may carry it; it is empty while the document is not complete.
+        """
+        if not len(self.passages.of_document(ref_doc_id)):
+            return None
+        hashes = set(self.document_hashes(ref_doc_id).values())
+        return hashes.pop() if len(hashes) == 1 else ""
+
+    def document_hashes(self, ref_doc_id: str) -> dict[str, str]:
+        """Return the passages that carry a hash of their document, with that hash."""
         rows = self.passages.of_document(ref_doc_id)
-        return self.passages.document_hashes[int(rows[0])] if len(rows) else None
+        hashes = [self.passages.document_hashes[row] for row in rows.tolist()]
+        return {id: hash for id, hash in zip(self.passage_ids(rows), hashes) if hash}
 
     def passages_of_document(self, ref_doc_id: str) -> list[str]:
         """Return the ids of the document's passages, ascending."""

@@ -201,6 +201,10 @@ class GraphIndexStore(ABC):
         """Return the embeddings of these entities and relations by id, without the missing ones."""
 
     @abstractmethod
+    def passage_vectors(self, ids: Sequence[str]) -> Mapping[str, Vectors]:
+        """Return the embeddings of these passages by id, without the missing ones."""
+
+    @abstractmethod
     def permitted(self, filters: MetadataFilters) -> frozenset[str]:
         """Return the ids of the passages that pass `filters`."""
 
@@ -221,8 +225,11 @@ class GraphIndexStore(ABC):
         """Return the graph as it is now, immutable: matrices, ids and names."""
 
     @abstractmethod
-    def refresh(self) -> bool:
-        """Take in what other writers wrote; return whether anything had changed."""
+    def refresh(self, *, full: bool = False) -> bool:
+        """Take in what other writers wrote; return whether anything had changed.
+
+        `full` reads everything again, even where nothing seems to have changed.
+        """
 
     @abstractmethod
     def flush(self) -> None:
@@ -299,13 +306,21 @@ class GraphIndexStore(ABC):
         """Async twin of `get_vectors`."""
         return await asyncio.to_thread(self.get_vectors, entities=entities, relations=relations)
 
+    async def apassage_vectors(self, ids: Sequence[str]) -> Mapping[str, Vectors]:
+        """Async twin of `passage_vectors`."""
+        return await asyncio.to_thread(self.passage_vectors, ids)
+
     async def aflush(self) -> None:
         """Async twin of `flush`."""
         await asyncio.to_thread(self.flush)
 
-    async def arefresh(self) -> bool:
+    async def arefresh(self, *, full: bool = False) -> bool:
         """Async twin of `refresh`."""
-        return await asyncio.to_thread(self.refresh)
+        return await asyncio.to_thread(self.refresh, full=full)
+
+    async def avacuum(self) -> dict[str, int]:
+        """Async twin of `vacuum`."""
+        return await asyncio.to_thread(self.vacuum)
 
     async def apermitted(self, filters: MetadataFilters) -> frozenset[str]:
         """Async twin of `permitted`."""

@@ -554,6 +554,10 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
             self._vectors(self.collections.relations, relations),
         )
 
+    def passage_vectors(self, ids: Sequence[str]) -> Mapping[str, Vectors]:
+        """Return the embeddings of these passages by id."""
+        return self._vectors(self.collections.passages, ids)
+
     def _vectors(self, collection: str, ids: Sequence[str]) -> dict[str, Vectors]:
         if not self.exists:
             return {}
@@ -581,14 +585,17 @@ class MilvusGraphStore(SnapshotReader, GraphIndexStore):
         """Return the graph as it is now, immutable."""
         return self._snapshot
 
-    def refresh(self) -> bool:
-        """Take in what other writers wrote (one small query where nothing changed)."""
+    def refresh(self, *, full: bool = False) -> bool:
+        """Take in what other writers wrote (one small query where nothing changed).
+
+        `full` reads all collections again: someone may have changed them behind our back.
+        """
         with self._lock:
             if not self.exists:
                 self._open()
                 return self.exists
             sequences = self._meta.read_sequences()
-            if sequences == self._meta.sequences and not self._torn:
+            if sequences == self._meta.sequences and not self._torn and not full:
                 return False
             self._meta.sequences = sequences
             self._snapshot = self._scanned()
