@@ -26,18 +26,12 @@ class HugeGraphSchema:
     edge_labels: Mapping[str, Mapping[str, Any]]
     index_labels: Sequence[Mapping[str, Any]]
 
-    def has_property(self, name: str) -> bool:
-        """Tell whether a vertex label has this property."""
-        return any(name in label["properties"] for label in self.vertex_labels.values())
-
     def check_property(self, name: str) -> None:
         """Raise GraphRAGValueError unless a vertex label has this property."""
-        if not self.has_property(name):
-            known = sorted(
-                {p for label in self.vertex_labels.values() for p in label["properties"]}
-            )
+        known = {p for label in self.vertex_labels.values() for p in label["properties"]}
+        if name not in known:
             raise GraphRAGValueError(
-                f"no vertex label has a property {name!r}; known: {', '.join(known) or 'none'}"
+                f"no vertex label has a property {name!r}; known: {', '.join(sorted(known)) or 'none'}"
             )
 
     def candidate_ids(self, name: str, by: str | None) -> list[str]:

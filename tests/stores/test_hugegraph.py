@@ -136,6 +136,14 @@ async def test_several_vertices_of_one_name_are_cut_in_order(cinema):
     assert [ref.id for ref in found] == ["t0", "t1", "t2"]
 
 
+def test_a_store_sees_labels_that_others_add_later(hugegraph_url):
+    store = HugeGraphStore(hugegraph_url)
+    assert store.match_entities(["marko"]) == [[]]
+    load(hugegraph_url, people_and_software)
+    assert ids(store.match_entities(["marko"])) == [["1:marko"]]
+    assert len(store.paths(["1:marko"], max_depth=1, labels=["knows"])) == 2
+
+
 # --- paths --------------------------------------------------------------------------------------
 
 
