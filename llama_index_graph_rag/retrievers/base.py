@@ -9,6 +9,7 @@ from llama_index.core import Settings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
+from llama_index.core.prompts.mixin import PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
@@ -78,6 +79,10 @@ class GraphStoreRetriever(BaseRetriever):
     def store(self) -> GraphIndexStore:
         """The store that is asked."""
         return self._store
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        extractor = self._query.recaller.entity_extractor
+        return {"entity_extractor": extractor} if isinstance(extractor, PromptMixin) else {}
 
     def _process(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[list[NodeWithScore]]:
         raise NotImplementedError

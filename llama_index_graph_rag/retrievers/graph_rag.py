@@ -7,14 +7,17 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
-from llama_index.core.prompts.mixin import PromptMixinType
+from llama_index.core.prompts.mixin import PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores import MetadataFilters
 
-from llama_index_graph_rag.errors import GraphRAGValueError
+from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
 from llama_index_graph_rag.extractors.query import EntityExtractor, NameFunction
 from llama_index_graph_rag.graph.ranking import DEFAULT_RANKING, Ranking
-from llama_index_graph_rag.postprocessors.relation_rerank import LLMRelationRerank
+from llama_index_graph_rag.postprocessors.relation_rerank import (
+    LLMRelationRerank,
+    RelationReranker,
+)
 from llama_index_graph_rag.query_state import GraphRAGTrace, QueryState
 from llama_index_graph_rag.retrievers.base import VOCABULARY, GraphStoreRetriever
 from llama_index_graph_rag.retrievers.options import CandidateRule, QueryOptions
@@ -75,6 +78,8 @@ max_expanded_relations, max_passages_per_relation
     ------
     GraphRAGValueError
         If a number is out of range, or both `llm` and `relation_reranker` are given.
+    GraphRAGTypeError
+        If `relation_reranker` cannot choose relations.
 
     Notes
     -----
@@ -105,7 +110,7 @@ max_expanded_relations, max_passages_per_relation
         store: GraphIndexStore,
         *,
         llm: LLM | None = None,
-        relation_reranker: LLMRelationRerank | None = None,
+        relation_reranker: RelationReranker | None = None,
         entity_extractor: EntityExtractor | NameFunction | None = VOCABULARY,
         embed_model: BaseEmbedding | None = None,
         ranking: str | Ranking = DEFAULT_RANKING,
@@ -134,6 +139,11 @@ max_expanded_relations, max_passages_per_relation
             raise GraphRAGValueError(
                 "both llm and relation_reranker are given; llm=X is short for "
                 "relation_reranker=LLMRelationRerank(llm=X): give one of them"
+            )
+        if relation_reranker is not None and not isinstance(relation_reranker, RelationReranker):
+            raise GraphRAGTypeError(
+                f"relation_reranker={relation_reranker!r} has no choose and achoose; give an "
+                "LLMRelationRerank. Rerankers of passages go into node_postprocessors"
             )
         if llm is not None:
             relation_reranker = LLMRelationRerank(llm=llm, rerank_top_n=rerank_top_n)
@@ -167,7 +177,10 @@ max_expanded_relations, max_passages_per_relation
         )
 
     def _get_prompt_modules(self) -> PromptMixinType:
-        return {"relation_reranker": self._reranker} if self._reranker is not None else {}
+        modules = super()._get_prompt_modules()
+        if isinstance(self._reranker, PromptMixin):
+            modules["relation_reranker"] = self._reranker
+        return modules
 
     def _process(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[list[NodeWithScore]]:
         if self._reranker is None:
@@ -177,7 +190,7 @@ max_expanded_relations, max_passages_per_relation
         chosen = yield from self._choose(self._reranker, state)
         return state.nodes(state.select(chosen))
 
-    def _choose(self, reranker: LLMRelationRerank, state: QueryState) -> Process[list[int]]:
+    def _choose(self, reranker: RelationReranker, state: QueryState) -> Process[list[int]]:
         trace, candidates = state.trace, state.candidates
         if not candidates:
             trace.fallbacks.append("relation rerank: no relation stands for choice")

@@ -6,19 +6,21 @@ import logging
 
 import pytest
 from choosing_llm import ANSWER, WAY, choosing_llm, is_rerank
-from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.postprocessor import LLMRerank, SimilarityPostprocessor
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llama_index_graph_rag import (
-    GraphRAGRetriever,
+    GraphRAGTypeError,
+    LLMEntityExtractor,
     LLMRelationRerank,
     QueryOptions,
     RelationRetriever,
     RelationsToPassages,
 )
 from llama_index_graph_rag.demo import load_demo
+from llama_index_graph_rag.postprocessors.relation_choice import RelationChoice
 from llama_index_graph_rag.testing.scripted_llm import ScriptedLLM
 
 
@@ -94,6 +96,31 @@ def test_a_processor_between_that_drops_relations(index, embed_model, question) 
     assert [hit.text for hit in trace.chosen] == [wanted]
 
 
+async def test_relations_of_several_questions_mixed(index, embed_model) -> None:
+    relations = RelationRetriever(
+        index.store,
+        embed_model=embed_model,
+        options=QueryOptions(similarity_top_k=1, max_candidates=1),
+    )
+    first, second = (
+        relations.retrieve(asked)[0] for asked in ("Hydrodynamica", "the trade winds of Halley")
+    )
+    to_passages = RelationsToPassages(index.store, similarity_top_k=2)
+    for nodes in (
+        to_passages.postprocess_nodes([first, second]),
+        await to_passages.apostprocess_nodes([first, second]),
+    ):
+        assert [node.node_id for node in nodes] == ["daniel-bernoulli", "edmond-halley"]
+    assert first.state.trace.dropped == []
+
+
+@pytest.mark.parametrize("top_k", [1, 3, 12])
+def test_its_own_number_of_passages(index, embed_model, question, top_k) -> None:
+    relations = RelationRetriever(index.store, embed_model=embed_model).retrieve(question)
+    nodes = RelationsToPassages(index.store, similarity_top_k=top_k).postprocess_nodes(relations)
+    assert len(nodes) == top_k
+
+
 def test_no_relation_left_over(index, embed_model, question) -> None:
     relations = RelationRetriever(index.store, embed_model=embed_model).retrieve(question)
     none = SimilarityPostprocessor(similarity_cutoff=2.0).postprocess_nodes(relations)
@@ -140,8 +167,37 @@ def test_prompts_are_reached_from_the_retriever_and_from_an_engine(index, questi
 
     rerank = LLMRelationRerank(llm=llm)
     rerank.update_prompts({"relation_rerank_prompt": PromptTemplate("Take of {relations}")})
-    own = GraphRAGRetriever(
-        index.store, embed_model=index.as_retriever()._embed_model, relation_reranker=rerank
-    )
+    own = index.as_retriever(relation_reranker=rerank, entity_extractor=LLMEntityExtractor(llm))
     own.retrieve(question)
     assert llm.calls[-1].prompt.startswith("user: Take of [1] ")
+    extraction = "entity_extractor:query_entities_prompt"
+    assert set(own.get_prompts()) == {name, extraction}
+    own.update_prompts({extraction: PromptTemplate("Names in {question}?")})
+    own.retrieve(question)
+    assert llm.calls[-2].prompt == f"user: Names in {question}?"
+
+
+class Own:
+    """A reranker that is no LLM and no postprocessor: the last relation."""
+
+    def choose(self, question, candidates):
+        return RelationChoice((len(candidates) - 1,))
+
+    async def achoose(self, question, candidates):
+        return self.choose(question, candidates)
+
+
+async def test_a_reranker_of_ones_own(index, question) -> None:
+    retriever = index.as_retriever(relation_reranker=Own())
+    for _, trace in (
+        retriever.retrieve_with_trace(question),
+        await retriever.aretrieve_with_trace(question),
+    ):
+        assert trace.chosen == trace.candidates[-1:]
+        assert trace.results[0].origin == "chosen"
+    assert retriever.get_prompts() == {}
+
+
+def test_a_reranker_of_passages_is_refused(index) -> None:
+    with pytest.raises(GraphRAGTypeError, match="node_postprocessors"):
+        index.as_retriever(relation_reranker=LLMRerank(llm=ScriptedLLM([])))

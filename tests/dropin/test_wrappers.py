@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from llama_index.core import StorageContext
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
-from llama_index.core.retrievers import AutoMergingRetriever, TransformRetriever
-from llama_index.core.schema import NodeRelationship, TextNode
+from llama_index.core.retrievers import AutoMergingRetriever, RecursiveRetriever, TransformRetriever
+from llama_index.core.schema import IndexNode, NodeRelationship, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from llama_index_graph_rag import GraphRAGIndex
@@ -34,6 +34,33 @@ async def test_hyde_with_the_original_is_one_embedding_call(retriever, question)
         assert len(nodes) == 4
         assert trace.calls["embedding"] == 1
         assert trace.question == question
+
+
+async def test_recursive_retriever(retriever, question) -> None:
+    expected = [node.node_id for node in retriever.retrieve(question)]
+    recursive = RecursiveRetriever("root", retriever_dict={"root": retriever})
+    for nodes in (recursive.retrieve(question), await recursive.aretrieve(question)):
+        assert [node.node_id for node in nodes] == expected
+
+
+async def test_an_index_node_leads_to_its_object(tmp_path, embed_model) -> None:
+    table = TextNode(id_="table", text="1707 1783")
+    index = GraphRAGIndex.from_triplets(
+        [IndexNode(id_="summary", text="The years of Euler.", index_id="years")],
+        [[("Euler", "lived", "years")]],
+        uri=tmp_path / "objects.db",
+        embed_model=embed_model,
+    )
+    plain = index.as_retriever()
+    assert [node.node_id for node in plain.retrieve("When did Euler live?")] == ["summary"]
+    leading = index.as_retriever(object_map={"years": table})
+    for nodes in (
+        leading.retrieve("When did Euler live?"),
+        await leading.aretrieve("When did Euler live?"),
+    ):
+        assert [node.node_id for node in nodes] == ["table"]
+        assert 0 < nodes[0].score <= 1
+    index.close()
 
 
 async def test_auto_merging(tmp_path, embed_model) -> None:
