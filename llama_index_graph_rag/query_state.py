@@ -11,6 +11,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from numpy.typing import NDArray
 from pydantic import PrivateAttr
 
+from llama_index_graph_rag.graph.expansion import Expansion
 from llama_index_graph_rag.graph.ranking.base import Ranked, Recall
 from llama_index_graph_rag.graph.select import (
     Selected,
@@ -20,6 +21,7 @@ from llama_index_graph_rag.graph.select import (
 )
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 from llama_index_graph_rag.postprocessors.relation_choice import RelationChoice
+from llama_index_graph_rag.retrievers.subgraph import subgraph_of
 from llama_index_graph_rag.stores.base import StoredPassage
 from llama_index_graph_rag.trace import GraphNodeWithScore, RelationUse, RetrievalTrace, TracedHit
 
@@ -95,6 +97,8 @@ class QueryState:
         How passages are selected; see `select_passages`.
     trace
         The record.
+    expansion
+        What was reached from the seeds, once that was asked.
     """
 
     graph: GraphSnapshot
@@ -106,6 +110,7 @@ class QueryState:
     dense_fill: bool
     candidates: list[Candidate] = field(default_factory=list)
     pool: dict[int, StoredPassage] = field(default_factory=dict)
+    expansion: Expansion | None = None
 
     @property
     def permitted(self) -> NDArray[np.bool_] | None:
@@ -179,7 +184,12 @@ class QueryState:
             self.trace.results.append(
                 TracedResult(passage.node.node_id, item.score, item.origin, uses)
             )
+        self.trace_subgraph()
         return nodes
+
+    def trace_subgraph(self) -> None:
+        """Write the relations around the question into the trace, as they stand now."""
+        self.trace.subgraph, self.trace.beyond_subgraph = subgraph_of(self)
 
 
 class RelationNodeWithScore(NodeWithScore):

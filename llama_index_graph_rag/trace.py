@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.schema import NodeWithScore
@@ -20,6 +20,49 @@ class TracedHit(NamedTuple):
     id: str
     text: str
     similarity: float
+
+
+MAX_TRACED_RELATIONS = 300
+"""Relations that a trace keeps for a drawing: no one can read more."""
+
+Role = Literal["chosen", "used", "recalled", "expanded"]
+
+
+class TracedRelation(NamedTuple):
+    """A relation around a question, with what is needed to draw it.
+
+    Attributes
+    ----------
+    id
+        As in `RelationUse`.
+    subject_id, subject, object_id, object
+        Its entities: their ids and names.
+    predicate
+        Empty where nothing that was fetched spells it.
+    role
+        The first that applies: ``chosen`` (by an LLM, or because it lies on a path that was
+        given out), ``used`` (named with a result), ``recalled`` (near to the question) or
+        ``expanded`` (reached from these).
+    degree
+        Hops from the seeds at which it was reached; None where it was not.
+    similarity
+        Its nearness to the question, where it is known.
+    """
+
+    id: str
+    subject_id: str
+    subject: str
+    predicate: str
+    object_id: str
+    object: str
+    role: Role
+    degree: int | None = None
+    similarity: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The relation as one sentence; ``...`` stands for an unknown predicate."""
+        return f"{self.subject} {self.predicate or '...'} {self.object}"
 
 
 @dataclass(slots=True)
@@ -40,6 +83,10 @@ class RetrievalTrace:
         What stood in for a part that failed, with the reason, in order.
     dropped
         What was skipped, cut or left out, with the reason, in order.
+    subgraph
+        The relations around the question, the most telling first; for a drawing.
+    beyond_subgraph
+        How many more were reached.
     """
 
     question: str
@@ -48,6 +95,17 @@ class RetrievalTrace:
     milliseconds: dict[str, float] = field(default_factory=dict)
     fallbacks: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+    subgraph: list[TracedRelation] = field(default_factory=list)
+    beyond_subgraph: int = 0
+
+    def keep_subgraph(self, relations: Iterable[TracedRelation]) -> None:
+        """Take the first MAX_TRACED_RELATIONS of `relations`, each once, as the subgraph."""
+        distinct: dict[tuple[str, str, str], TracedRelation] = {}
+        for relation in relations:
+            key = (relation.subject_id, relation.predicate, relation.object_id)
+            distinct.setdefault(key, relation)
+        self.subgraph = list(distinct.values())[:MAX_TRACED_RELATIONS]
+        self.beyond_subgraph = len(distinct) - len(self.subgraph)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

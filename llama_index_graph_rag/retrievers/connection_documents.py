@@ -17,7 +17,7 @@ from llama_index_graph_rag.graph.linearize import (
 )
 from llama_index_graph_rag.identity import content_hash, relation_id
 from llama_index_graph_rag.stores.base import EntityRef, Evidence, Fact
-from llama_index_graph_rag.trace import RelationUse
+from llama_index_graph_rag.trace import RelationUse, Role, TracedRelation
 
 METADATA_KEYS = ["kind", "entities", "entity_ids", "passage_ids"]
 
@@ -73,6 +73,22 @@ class GraphDocument:
     def relations(self) -> tuple[RelationUse, ...]:
         """The facts as relations; the score is the similarity to the question, 0 if not known."""
         return relation_uses(self.facts)
+
+    def traced(self, role: Role) -> list[TracedRelation]:
+        """Return the facts as relations to draw."""
+        return [
+            TracedRelation(
+                use.id,
+                fact.subject.id,
+                fact.subject.name,
+                fact.predicate,
+                fact.object.id,
+                fact.object.name,
+                role,
+                similarity=fact.similarity,
+            )
+            for use, fact in zip(self.relations, self.facts)
+        ]
 
 
 def relation_uses(facts: Sequence[Fact]) -> tuple[RelationUse, ...]:

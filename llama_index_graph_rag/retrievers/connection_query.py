@@ -81,6 +81,9 @@ class ConnectionQuery:
         with trace.timed("write"):
             path_documents = self._path_documents(paths, book, trace)
             entity_documents = self._entity_documents(around, book)
+            of_paths = [one for path in path_documents for one in path.traced("chosen")]
+            of_entities = [one for entity in entity_documents for one in entity.traced("used")]
+            trace.keep_subgraph([*of_paths, *of_entities])
         if self.options.mode == "passages":
             return (yield from self._passages([*path_documents, *entity_documents], trace))
         return [

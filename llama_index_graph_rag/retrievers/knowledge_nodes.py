@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from llama_index_graph_rag.identity import content_hash
+from llama_index_graph_rag.identity import content_hash, relation_id
 from llama_index_graph_rag.retrievers.knowledge_sequences import (
     MAX_VALUE_LENGTH,
     Selection,
@@ -16,7 +17,12 @@ from llama_index_graph_rag.retrievers.knowledge_sequences import (
     by_start,
 )
 from llama_index_graph_rag.stores.base import EntityRef, Path
-from llama_index_graph_rag.trace import RetrievalTrace
+from llama_index_graph_rag.trace import (
+    GraphNodeWithScore,
+    RelationUse,
+    RetrievalTrace,
+    TracedRelation,
+)
 
 KNOWLEDGE_PROMPT = PromptTemplate(
     """\
@@ -61,7 +67,9 @@ class KnowledgeWriter:
         self._chosen = chosen
         self._writer = Writer(chosen.paths)
         self._lines = [self._writer.line(path) for path in chosen.paths]
+        self._relations = [_relations(path) for path in chosen.paths]
         trace.sequences = tuple(self._lines)
+        trace.keep_subgraph(relation for path in self._relations for relation in path)
         for count, what in (
             (chosen.contained, "paths that another one contains"),
             (chosen.cut, f"paths over max_knowledge_sequence={limit}"),
@@ -78,13 +86,18 @@ class KnowledgeWriter:
             node.metadata["kg_schema"] = {"schema": schema}
             # For the LLM that answers; in a vector it would be noise.
             node.excluded_embed_metadata_keys.append("kg_schema")
-        return NodeWithScore(node=node, score=self._chosen.scores[0])
+        uses = _uses(relation for path in self._relations for relation in path)
+        return GraphNodeWithScore(node=node, score=self._chosen.scores[0], relations=uses)
 
     def nodes(self) -> list[NodeWithScore]:
         """Return one node a line, each with its score."""
         return [
-            NodeWithScore(node=self._node(line, [path], [line]), score=score)
-            for path, line, score in zip(self._chosen.paths, self._lines, self._chosen.scores)
+            GraphNodeWithScore(
+                node=self._node(line, [path], [line]), score=score, relations=_uses(relations)
+            )
+            for path, line, score, relations in zip(
+                self._chosen.paths, self._lines, self._chosen.scores, self._relations
+            )
         ]
 
     def _node(self, text: str, paths: Sequence[Path], lines: list[str]) -> TextNode:
@@ -96,3 +109,20 @@ class KnowledgeWriter:
             excluded_embed_metadata_keys=list(keys),
             excluded_llm_metadata_keys=list(keys),
         )
+
+
+def _relations(path: Path) -> list[TracedRelation]:
+    relations = []
+    for (before, after), edge in zip(pairwise(path.entities), path.edges):
+        left, right = (before, after) if edge.forward else (after, before)
+        id = relation_id(left.name, edge.predicate, right.name)
+        relations.append(
+            TracedRelation(id, left.id, left.name, edge.predicate, right.id, right.name, "chosen")
+        )
+    return relations
+
+
+def _uses(relations: Iterable[TracedRelation]) -> tuple[RelationUse, ...]:
+    # Paths of a graph database have no similarity of their own: 0, as where none is known.
+    uses = {relation.id: RelationUse(relation.id, relation.text, 0.0) for relation in relations}
+    return tuple(uses.values())

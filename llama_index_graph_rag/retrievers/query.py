@@ -106,6 +106,7 @@ class GraphQuery:
                 max_relations=options.max_expanded_relations,
                 relevance=Relevance(recall.relations),
             )
+        state.expansion = expansion
         degrees = Counter(expansion.degrees.tolist())
         state.trace.expansion = {degree: degrees[degree] for degree in sorted(degrees)}
         if expansion.cut_at_entities:

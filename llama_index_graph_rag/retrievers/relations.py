@@ -59,6 +59,7 @@ class RelationRetriever(GraphStoreRetriever):
 
     def _process(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[list[NodeWithScore]]:
         state = yield from self._query.candidates(bundle, trace)
+        state.trace_subgraph()
         return [
             RelationNodeWithScore.from_candidate(candidate, state) for candidate in state.candidates
         ]
