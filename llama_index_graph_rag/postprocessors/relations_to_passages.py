@@ -37,8 +37,9 @@ class RelationsToPassages(BaseNodePostprocessor):
     -----
     The relation nodes of a RelationRetriever carry the state of their question. Where another
     postprocessor rebuilt the nodes, that is lost: relations still become passages, in their
-    order, without the fill, and a warning says so. No call to Milvus in the first case, one in
-    the second.
+    order, without the fill, and a warning says so. No call to Milvus in the first case (one where
+    `similarity_top_k` is more than the retriever's, or relations of several questions are mixed,
+    as by fusion: the first one's state serves all), one in the second.
 
     Examples
     --------
@@ -84,16 +85,20 @@ class RelationsToPassages(BaseNodePostprocessor):
         )
         if state is None:
             return (yield from self._without_state(nodes))
-        return self._with_state(nodes, state)
+        return (yield from self._with_state(nodes, state))
 
-    def _with_state(self, nodes: Sequence[NodeWithScore], state: QueryState) -> list[NodeWithScore]:
+    def _with_state(
+        self, nodes: Sequence[NodeWithScore], state: QueryState
+    ) -> Process[list[NodeWithScore]]:
         if any(isinstance(node, RelationNodeWithScore) and node.undecided for node in nodes):
             chosen: list[int] = []
         else:
             rows = state.graph.relation_rows([node.node.node_id for node in nodes])
             chosen = [row for row in rows.tolist() if row >= 0]
-        selected = state.select(chosen)
-        return state.nodes(selected[: self.similarity_top_k])
+        selected = state.select(chosen, self.similarity_top_k)
+        # All are there already, unless more are wanted or questions are mixed.
+        yield from state.fetch(self._store, [item.row for item in selected])
+        return state.nodes(selected)
 
     def _without_state(self, nodes: Sequence[NodeWithScore]) -> Process[list[NodeWithScore]]:
         logger.warning(

@@ -11,6 +11,9 @@ from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index_graph_rag import GraphRAGTypeError
 from llama_index_graph_rag.testing.scripted_llm import ScriptedLLM
 
+# LlamaIndex's chat memory keeps a thread of SQLite beyond its loop.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
 FOLLOW_UP = "And which book did he write?"
 STANDALONE = "Which book did Daniel Bernoulli write?"
 MODES = ["simple", "context", "condense_question", "condense_plus_context", "best"]

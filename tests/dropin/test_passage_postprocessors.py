@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 from choosing_llm import ANSWER
 from llama_index.core.postprocessor import (
-    KeywordNodePostprocessor,
     LLMRerank,
     LongContextReorder,
     MetadataReplacementPostProcessor,
@@ -28,7 +27,6 @@ from llama_index_graph_rag.testing.scripted_llm import ScriptedLLM
     [
         SimilarityPostprocessor(similarity_cutoff=0.0),
         LongContextReorder(),
-        KeywordNodePostprocessor(exclude_keywords=["nowhere"]),
     ],
 )
 async def test_relations_survive(retriever, question, processor) -> None:
