@@ -86,8 +86,8 @@ class PersonalizedPageRank(Ranking):
 
     relation_top_k: int = 50
     passage_top_k: int = 100
-    sharpness: float = 16.0
-    anchor_weight: float = 2.0
+    sharpness: float = 20.0
+    anchor_weight: float = 2.5
     entity_weight: float = 0.1
     passage_weight: float = 0.5
     walk: Walk = field(default_factory=Walk)

@@ -54,13 +54,13 @@ class Walk:
     Examples
     --------
     >>> graph = Incidence.build(3, [0, 1], [1, 2], passages=[0, 1], relations=[0, 1], n_passages=2)
-    >>> entities, passages = Walk(steps=2).run(graph, np.array([1.0, 0, 0]), np.zeros(2))
+    >>> entities, passages = Walk(damping=0.5, steps=2).run(graph, np.array([1.0, 0, 0]), np.zeros(2))
     >>> entities.tolist(), passages.tolist()
     ([0.60546875, 0.109375, 0.00390625], [0.1484375, 0.0078125])
     """
 
-    damping: float = 0.5
-    steps: int = 4
+    damping: float = 0.7
+    steps: int = 8
     max_edges: int = 60_000
     tolerance: float = 1e-5
 
