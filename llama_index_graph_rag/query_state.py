@@ -22,7 +22,8 @@ from llama_index_graph_rag.graph.select import (
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 from llama_index_graph_rag.postprocessors.relation_choice import RelationChoice
 from llama_index_graph_rag.retrievers.subgraph import subgraph_of
-from llama_index_graph_rag.stores.base import StoredPassage
+from llama_index_graph_rag.steps import Process, call
+from llama_index_graph_rag.stores.base import GraphIndexStore, StoredPassage
 from llama_index_graph_rag.trace import GraphNodeWithScore, RelationUse, RetrievalTrace, TracedHit
 
 
@@ -117,7 +118,7 @@ class QueryState:
         """Mask over passages, None where all are permitted."""
         return self.recall.permitted
 
-    def select(self, chosen: Sequence[int]) -> list[Selected]:
+    def select(self, chosen: Sequence[int], top_k: int | None = None) -> list[Selected]:
         """Return the passages of the answer, given the rows of the chosen relations."""
         return select_passages(
             self.graph,
@@ -125,11 +126,23 @@ class QueryState:
             ranked=self.ranked.passages,
             dense=self.recall.passages,
             relevant=self.ranked.relations.rows,
-            top_k=self.top_k,
+            top_k=top_k or self.top_k,
             per_relation=self.per_relation,
             dense_fill=self.dense_fill,
             permitted=self.permitted,
         )
+
+    def fetch(self, store: GraphIndexStore, rows: Sequence[int]) -> Process[None]:
+        """Bring passages into the pool, in one get of those not there yet."""
+        missing = [row for row in rows if row not in self.pool]
+        if not missing:
+            return
+        ids = self.graph.passage_ids(missing)
+        self.trace.calls["milvus.get"] += 1
+        with self.trace.timed("get"):
+            stored = yield from call(store.get_passages, store.aget_passages, ids)
+        by_id = {passage.node.node_id: passage for passage in stored}
+        self.pool.update({row: by_id[id] for row, id in zip(missing, ids) if id in by_id})
 
     def record(self, choice: RelationChoice, shown: Sequence[str]) -> None:
         """Write what a reranker chose among these relations, said and cost into the trace."""

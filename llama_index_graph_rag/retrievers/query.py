@@ -43,7 +43,7 @@ class GraphQuery:
         """Rank, and fetch the passages that the ranking alone selects."""
         state = yield from self._ranked(bundle, trace)
         self._expand(state)
-        yield from self.fetch(state, [item.row for item in state.select([])])
+        yield from state.fetch(self.recaller.store, [item.row for item in state.select([])])
         return state
 
     def candidates(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[QueryState]:
@@ -56,23 +56,12 @@ class GraphQuery:
         expansion = self._expand(state)
         with trace.timed("candidates"):
             rows = yield from self._candidate_rows(state, expansion)
-        wanted = [item.row for item in state.select([])]
-        yield from self.fetch(state, list(dict.fromkeys([*wanted, *state.of_relations(rows)])))
+        wanted = dict.fromkeys(item.row for item in state.select([])) | dict.fromkeys(
+            state.of_relations(rows)
+        )
+        yield from state.fetch(self.recaller.store, list(wanted))
         self._name(state, rows)
         return state
-
-    def fetch(self, state: QueryState, rows: Sequence[int]) -> Process[None]:
-        """Bring passages into the state's pool, in one get of those not there yet."""
-        missing = [row for row in rows if row not in state.pool]
-        if not missing:
-            return
-        store = self.recaller.store
-        ids = state.graph.passage_ids(missing)
-        state.trace.calls["milvus.get"] += 1
-        with state.trace.timed("get"):
-            stored = yield from call(store.get_passages, store.aget_passages, ids)
-        by_id = {passage.node.node_id: passage for passage in stored}
-        state.pool.update({row: by_id[id] for row, id in zip(missing, ids) if id in by_id})
 
     def _ranked(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[QueryState]:
         graph, recall = yield from self.recaller.recall(bundle, trace)
