@@ -131,7 +131,10 @@ def passage_fields(row: PassageRow) -> Row:
         If the id, the text, or metadata and mentions together are over Milvus's limits.
     """
     node = row.node
-    text = _varchar(clean_text(node.text), f"text of passage {node.node_id!r}")
+    if not node.node_id:
+        raise GraphRAGValueError("a passage has an empty id; give each an id of its own")
+    id = _varchar(node.node_id, f"passage id {node.node_id[:80]!r}")
+    text = _varchar(node.text, f"text of passage {id[:80]!r}")
     entry: Row = node_to_metadata_dict(node, remove_text=True, text_field="text")
     entry["relation_ids"] = list(row.relation_ids)
     entry["mentions"] = [
@@ -149,19 +152,17 @@ def passage_fields(row: PassageRow) -> Row:
     doc_id = entry.pop("doc_id")
     if fault := _fault(entry):
         raise GraphRAGValueError(
-            f"passage {node.node_id!r}: its metadata holds {fault}, which Milvus cannot store; "
+            f"passage {id[:80]!r}: its metadata holds {fault}, which Milvus cannot store; "
             "convert or leave it out"
         )
     size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8"))
     if size > MAX_DYNAMIC_BYTES:
         raise GraphRAGValueError(
-            f"passage {node.node_id!r}: metadata and {len(row.mentions):,} triplets take "
+            f"passage {id[:80]!r}: metadata and {len(row.mentions):,} triplets take "
             f"{size:,} bytes, over Milvus's limit of {MAX_DYNAMIC_BYTES:,} a row; split the "
             "passage into smaller ones or shorten its metadata"
         )
-    if not node.node_id:
-        raise GraphRAGValueError("a passage has an empty id; give each an id of its own")
-    entry["id"] = _varchar(node.node_id, "passage id")
+    entry["id"] = id
     entry["doc_id"] = _varchar(str(doc_id), "document id")
     entry["text"] = text
     return entry

@@ -152,6 +152,13 @@ async def test_relation_rerank_of_the_expansion(index, costs) -> None:
     assert await costs.of(retriever, llm) == plus(PLAIN, {"llm": 1})
 
 
+async def test_all_defaults_with_an_llm(index, costs) -> None:
+    llm = ScriptedLLM(answer)
+    expected = plus(PLAIN, SECOND_LOOK, {"llm": 1, "query": 1})
+    assert expected == {"search": 3, "query": 4, "embedding": 1, "llm": 1}
+    assert await costs.of(index.as_retriever(llm=llm), llm) == expected
+
+
 async def test_llm_entity_extractor(index, costs) -> None:
     llm = ScriptedLLM(answer)
     retriever = index.as_retriever(

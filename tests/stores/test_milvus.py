@@ -1,0 +1,489 @@
+"""Both suites on Milvus Lite, and on a server where one is given; what is Milvus's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
+
+from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
+from llama_index_graph_rag.stores import milvus_connection
+from llama_index_graph_rag.stores.base import Batch, Limits
+from llama_index_graph_rag.stores.milvus import MilvusGraphStore
+from llama_index_graph_rag.testing.graph_index_store import (
+    DIMENSION,
+    EULER,
+    MODEL,
+    PROBE,
+    GraphIndexStoreSuite,
+    batch,
+    empty,
+    passage_row,
+    toy_batch,
+    vectors,
+)
+from llama_index_graph_rag.testing.graph_reader import GraphReaderSuite
+from llama_index_graph_rag.testing.toy_graphs import TOY_GRAPHS
+
+URL = os.environ.get("GRAPH_RAG_MILVUS_URL", "")
+on_a_server = pytest.mark.skipif(
+    not URL, reason="needs GRAPH_RAG_MILVUS_URL, see tests/servers/README.md"
+)
+
+
+def created(uri, **options) -> MilvusGraphStore:
+    store = MilvusGraphStore(uri, **options)
+    store.create(DIMENSION, embedding_model=MODEL, probe=PROBE)
+    return store
+
+
+class Index(GraphIndexStoreSuite):
+    @pytest.fixture(scope="class")
+    def opened(self, place):
+        store = created(**place)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def store(self, opened):
+        empty(opened)
+        return opened
+
+    @pytest.fixture
+    def reopen(self, place, store):
+        return lambda: MilvusGraphStore(**place)
+
+
+class Reader(GraphReaderSuite):
+    @pytest.fixture(scope="class")
+    def readers(self, place):
+        def load(numbered):
+            number, toy = numbered
+            store = created(**place, collection_prefix=f"toy{number}")
+            store.upsert(toy_batch(toy))
+            return store
+
+        # Creating collections on a server is mostly waiting.
+        with ThreadPoolExecutor(10) as pool:
+            stores = dict(zip(TOY_GRAPHS, pool.map(load, enumerate(TOY_GRAPHS))))
+        yield stores
+        for store in stores.values():
+            store.close()
+
+    @pytest.fixture
+    def load_graph(self, readers):
+        return readers.__getitem__
+
+
+class Lite:
+    @pytest.fixture(scope="class")
+    def place(self, tmp_path_factory):
+        return {"uri": tmp_path_factory.mktemp("lite") / "index.db"}
+
+
+@on_a_server
+class Server:
+    @pytest.fixture(scope="class")
+    def place(self, tmp_path_factory):
+        return {"uri": URL, "cache_dir": tmp_path_factory.mktemp("cache")}
+
+
+class TestIndexOnLite(Lite, Index):
+    pass
+
+
+class TestReaderOnLite(Lite, Reader):
+    pass
+
+
+class TestIndexOnServer(Server, Index):
+    def test_scans_go_page_by_page(self, store, monkeypatch):
+        monkeypatch.setattr(milvus_connection, "SCAN_PAGE", 3)
+        ids = ["'", '"', "\\", "\n", "欧拉", "é", "z", "\x01", "a b", "🧮"]
+        store.upsert(batch(*(passage_row(id, n=n % 2) for n, id in enumerate(ids))))
+        found = [key.id for page in store.scan_passages() for key in page]
+        assert sorted(found) == sorted(ids)
+        odd = MetadataFilters(filters=[MetadataFilter(key="n", value=1)])
+        assert store.permitted(odd) == set(ids[1::2])
+
+    def test_what_another_process_vacuumed_is_written_again(self, store, second):
+        store.upsert(batch(passage_row("p1", EULER)))
+        second.refresh()
+        second.delete_passages(["p1"])
+        second.vacuum()
+        written = batch(passage_row("p2", EULER))
+        missing = store.missing(
+            entities=[row.id for row in written.entities],
+            relations=[row.id for row in written.relations],
+        )
+        assert [len(part) for part in missing] == [2, 1]
+        store.upsert(written)
+        second.refresh()
+        assert second.stats()["relations"] == 1
+        assert second.stats()["dangling_references"] == 0
+
+
+class TestReaderOnServer(Server, Reader):
+    pass
+
+
+# --- Milvus Lite --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lite(tmp_path):
+    store = created(tmp_path / "index.db")
+    yield store
+    store.close()
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from llama_index_graph_rag.stores.milvus import MilvusGraphStore
+from llama_index_graph_rag.testing.graph_index_store import batch, passage_row, vectors
+
+folder = Path(sys.argv[1])
+try:
+    MilvusGraphStore(folder / "open.db")
+except Exception as error:
+    print(type(error).__name__, error)
+store = MilvusGraphStore(folder / "closed.db")
+print(repr(store.search(relations=vectors("Euler 知道"), passages=vectors("p2"))))
+print(store.stats())
+store.close()
+store = MilvusGraphStore(folder / "torn.db")
+write, passages = store.connection.write, store.collections.passages
+
+def dying(collection, rows):
+    write(collection, rows)
+    if collection == passages:
+        sys.stdout.flush()
+        os._exit(9)
+
+store.connection.write = dying
+store.upsert(batch(passage_row("p2", ("A", "knows", "B"))))
+"""
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory):
+    """What another process finds and leaves; it is one, since the imports take seconds."""
+    folder = tmp_path_factory.mktemp("processes")
+    stores = [created(folder / f"{name}.db") for name in ("open", "closed", "torn")]
+    for store in stores:
+        store.upsert(batch(passage_row("p1", EULER, ("Euler", "知道", "欧拉")), passage_row("p2")))
+    searched = stores[1].search(relations=vectors("Euler 知道"), passages=vectors("p2"))
+    expected = [repr(searched), str(stores[1].stats())]
+    for store in stores[1:]:
+        store.close()
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 9, done.stderr
+    yield folder, done.stdout.splitlines(), expected
+    stores[0].close()
+
+
+def test_a_second_process_is_told_what_to_do(child):
+    said = child[1][0]
+    assert said.startswith("StoreError")
+    assert "close the other one" in said
+    assert "http://" in said
+
+
+def test_a_new_process_answers_alike(child):
+    _, lines, expected = child
+    assert lines[1:] == expected
+
+
+def test_after_a_crash_in_the_middle_of_a_write_nothing_kept_is_believed(child):
+    store = MilvusGraphStore(child[0] / "torn.db")
+    # The passage was written, the sequence number after it was not.
+    assert store.get_passages(["p2"])[0].mentions[0].triplet == ("A", "knows", "B")
+    assert store.stats() == store._scanned().stats()
+    assert store.stats()["relations"] == 3
+    store.close()
+
+
+def test_a_str_and_a_path_open_the_same_index(tmp_path):
+    path = tmp_path / "new" / "folder" / "index.db"
+    store = created(path)
+    store.upsert(batch(passage_row("p1", EULER)))
+    store.close()
+    store = MilvusGraphStore(str(path))
+    assert store.stats()["passages"] == 1
+    store.close()
+
+
+@pytest.mark.parametrize("uri", ["index", "index.sqlite", ""])
+def test_a_uri_that_is_neither_is_an_error(uri):
+    with pytest.raises(GraphRAGValueError, match=r"\.db"):
+        MilvusGraphStore(uri)
+
+
+@pytest.mark.parametrize("options", [{"collection_prefix": "a-b"}, {"metric": "L2"}])
+def test_bad_options_are_named(tmp_path, options):
+    with pytest.raises(GraphRAGValueError, match=next(iter(options))):
+        MilvusGraphStore(tmp_path / "index.db", **options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("dimension", [0, 40_000])
+def test_a_dimension_that_milvus_cannot_hold(tmp_path, dimension):
+    store = MilvusGraphStore(tmp_path / "index.db")
+    with pytest.raises(GraphRAGValueError, match=f"{dimension} dimensions"):
+        store.create(dimension)
+    assert not store.exists
+    store.close()
+
+
+def test_before_it_is_created(tmp_path):
+    store = MilvusGraphStore(tmp_path / "index.db")
+    assert (store.exists, store.dimension, store.refresh()) == (False, 0, False)
+    assert store.search(passages=vectors("a")).passages[0].ids == ()
+    assert store.vacuum() == {"entities": 0, "relations": 0}
+    assert store.missing(entities=["a"]) == ({"a"}, set())
+    store.delete_passages(["a"])
+    store.delete_documents(["a"])
+    store.flush()
+    with pytest.raises(StoreError, match="holds no index"):
+        store.upsert(batch(passage_row("p1")))
+    store.close()
+
+
+def test_closed_it_says_so(lite):
+    lite.upsert(batch(passage_row("p1", EULER)))
+    lite.close()
+    lite.close()
+    for use in (
+        lambda: lite.upsert(batch(passage_row("p2"))),
+        lambda: lite.get_passages(["p1"]),
+        lambda: lite.search(passages=vectors("a")),
+        lambda: lite.delete_passages(["p1"]),
+        lite.refresh,
+    ):
+        with pytest.raises(StoreError, match="closed; open the index anew"):
+            use()
+
+
+def test_one_store_of_a_file_outlives_another(lite, tmp_path):
+    lite.upsert(batch(passage_row("p1", EULER)))
+    MilvusGraphStore(tmp_path / "index.db").close()
+    assert len(lite.get_passages(["p1"])) == 1
+
+
+def test_two_stores_of_a_file_write_from_two_threads(lite, tmp_path):
+    second = MilvusGraphStore(tmp_path / "index.db")
+
+    def write(store, name):
+        for n in range(5):
+            store.upsert(batch(passage_row(f"{name}{n}", EULER, (name, "wrote", str(n)))))
+            store.delete_passages([f"{name}{n - 1}"])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, (lite, second), ("a", "b")))
+    lite.refresh()
+    second.refresh()
+    assert lite.stats() == second.stats() == lite._scanned().stats()
+    assert lite.stats()["relations"] == 3
+    second.close()
+
+
+def test_a_write_that_fails_half_way_is_read_again(lite, tmp_path, monkeypatch):
+    lite.upsert(batch(passage_row("p1", EULER)))
+    write = lite.connection.write
+
+    def failing(collection, rows):
+        if collection == lite.collections.passages:
+            raise StoreError("the disk is full")
+        write(collection, rows)
+
+    monkeypatch.setattr(lite.connection, "write", failing)
+    written = batch(passage_row("p2", ("A", "knows", "B")))
+    with pytest.raises(StoreError, match="full"):
+        lite.upsert(written)
+    monkeypatch.undo()
+    lite.flush()  # keeps nothing of what is not known
+    assert lite.stats()["orphan_entities"] == 0
+    assert lite._meta.kept_snapshot() is None
+    lite.upsert(written)
+    lite.delete_passages(["p1"])
+    assert lite.stats() == lite._scanned().stats()
+    assert lite.stats()["relations"] == 1
+
+
+def test_kept_matrices_open_without_a_scan_and_damaged_ones_are_read_again(lite, tmp_path, caplog):
+    lite.upsert(batch(passage_row("p1", EULER)))
+    lite.close()
+    path = tmp_path / "index.db"
+    scanned = MilvusGraphStore._scanned
+    MilvusGraphStore._scanned = lambda self: pytest.fail("scanned")
+    try:
+        MilvusGraphStore(path).close()
+    finally:
+        MilvusGraphStore._scanned = scanned
+    (kept,) = [file for file in (tmp_path / "index.db.matrices").rglob("*") if file.is_file()]
+    content = bytearray(kept.read_bytes())
+    content[len(content) // 2] ^= 255
+    kept.write_bytes(bytes(content))
+    store = MilvusGraphStore(path)
+    assert store.stats()["relations"] == 1
+    assert len(store.match_entities(["Euler"])[0]) == 1
+    store.close()
+
+
+def test_matrices_of_an_index_that_was_replaced_are_not_believed(lite, tmp_path):
+    lite.upsert(batch(passage_row("p1", EULER)))
+    lite.close()
+    other = MilvusGraphStore(tmp_path / "other.db", cache_dir=tmp_path / "index.db.matrices")
+    other.create(DIMENSION)
+    other.upsert(batch(passage_row("q1")))
+    assert other._meta.kept_snapshot() is None
+    other.close()
+
+
+def test_a_folder_that_cannot_be_written_costs_time_only(tmp_path, caplog):
+    (tmp_path / "file").write_text("no folder")
+    store = created(tmp_path / "index.db", cache_dir=tmp_path / "file")
+    store.upsert(batch(passage_row("p1")))
+    store.flush()
+    assert "could not be kept" in caplog.text
+    store.close()
+
+
+@pytest.mark.parametrize("kind", ["entities", "passages", "meta"])
+def test_collections_of_another_origin_are_left_alone(tmp_path, kind):
+    store = MilvusGraphStore(tmp_path / "index.db", collection_prefix="mine")
+    client = store.connection.client
+    client.create_collection(f"mine_{kind}", dimension=DIMENSION)
+    client.insert(f"mine_{kind}", [{"id": 1, "vector": [0.5] * DIMENSION}])
+    with pytest.raises(StoreError, match="collection"):
+        store.create(DIMENSION)
+    assert client.get_collection_stats(f"mine_{kind}")["row_count"] == 1
+    store.close()
+
+
+def test_a_creation_that_was_broken_off_goes_on(tmp_path, monkeypatch):
+    store = MilvusGraphStore(tmp_path / "index.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(milvus_connection.layout, "create_index", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            store.create(DIMENSION)
+    store.create(DIMENSION)
+    store.upsert(batch(passage_row("p1", EULER)))
+    assert store.search(passages=vectors("Euler")).passages[0].ids == ("p1",)
+    store.close()
+
+
+def test_another_schema_version_is_said(lite, tmp_path):
+    lite._meta.write_about(replace(lite.about, version=99))
+    with pytest.raises(StoreError, match="schema version 99"):
+        MilvusGraphStore(tmp_path / "index.db")
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (passage_row("p1", text="é" * 33_000), "66,000 bytes"),
+        (passage_row("p" * 66_000), "passage id"),
+        (passage_row("", text="a"), "empty id"),
+        (passage_row("p1", note="x" * 40_000), "over Milvus's limit of 65,536"),
+        (passage_row("p1", text="a\ud800"), "surrogate"),
+        (passage_row("p\ud800"), "surrogate"),
+        (passage_row("p1", note=["\ud800"]), "surrogate"),
+        (passage_row("p1", **{"$meta": 1}), r"\$meta"),
+        (passage_row("p1", number=2**70), "64 bits"),
+        (passage_row("p1", *(("A", f"knows {n}", "B") for n in range(3_000))), "3,000 triplets"),
+    ],
+    ids=lambda value: value[:12] if isinstance(value, str) else "",
+)
+def test_what_milvus_cannot_hold_is_said_before_anything_is_written(lite, row, message):
+    with pytest.raises(GraphRAGValueError, match=message):
+        lite.check(row)
+    with pytest.raises(GraphRAGValueError, match=message):
+        lite.upsert(
+            batch(passage_row("good", EULER), replace(row, relation_ids=(), mentions=row.mentions))
+        )
+    assert lite.stats()["passages"] == 0
+    assert not list(lite.scan_entities())
+
+
+def test_a_passage_without_direction_is_kept(lite):
+    lite.upsert(Batch(passages=[replace(passage_row("p1"), embedding=[0.0] * DIMENSION)]))
+    assert [p.node.node_id for p in lite.get_passages(["p1"])] == ["p1"]
+    (hits,) = lite.search(passages=vectors("a")).passages
+    assert all(np.isfinite(hits.similarities))
+
+
+def test_more_hits_than_milvus_gives_are_an_error(lite):
+    lite.upsert(batch(passage_row("p1")))
+    with pytest.raises(GraphRAGValueError, match="16,384"):
+        lite.search(passages=vectors("a"), limits=Limits(passages=20_000))
+
+
+def test_no_passage_is_lost_where_more_are_permitted_than_one_filter_names(lite, monkeypatch):
+    monkeypatch.setattr("llama_index_graph_rag.stores.milvus.MAX_WINDOW", 2)
+    lite.upsert(batch(*(passage_row(id, text=f"text {id}", tags=[id]) for id in "abcdefg")))
+    some = MetadataFilters(filters=[MetadataFilter(key="tags", value=list("bdfg"), operator="any")])
+    asked = vectors("text g", "text b")
+    found = lite.search(passages=asked, filters=some, limits=Limits(passages=3)).passages
+    assert [hits.ids[0] for hits in found] == ["g", "b"]
+    everything = lite.search(passages=asked, limits=Limits(passages=7)).passages
+    for hits, whole in zip(found, everything):
+        assert list(hits.ids) == [id for id in whole.ids if id in "bdfg"][:3]
+    nothing = MetadataFilters(filters=[MetadataFilter(key="tags", value=["z"], operator="any")])
+    assert [hits.ids for hits in lite.search(passages=asked, filters=nothing).passages] == [(), ()]
+
+
+# --- plain vector RAG ---------------------------------------------------------------------------
+
+
+async def test_plain_vector_retrieval_over_the_same_passages(lite):
+    model = MockEmbedding(DIMENSION)
+    row = passage_row("p1", EULER, year=1707)
+    lite.upsert(batch(row, passage_row("p2", year=1700)))
+    plain = VectorStoreIndex.from_vector_store(lite.passage_vector_store(), embed_model=model)
+    only = MetadataFilters(filters=[MetadataFilter(key="year", value=1707)])
+    retriever = plain.as_retriever(similarity_top_k=5, filters=only)
+    for (found,) in (retriever.retrieve("Euler"), await retriever.aretrieve("Euler")):
+        assert found.node.node_id == "p1"
+        assert found.node.hash == row.node.hash
+        assert found.node.metadata == {"year": 1707}
+        assert isinstance(found.node, TextNode)
+
+
+# --- secrets ------------------------------------------------------------------------------------
+
+
+def test_no_secret_is_told():
+    token, password = "root:very-secret", "hidden-too"
+    uri = f"http://admin:{password}@127.0.0.1:1"
+    with pytest.raises(StoreError) as raised:
+        MilvusGraphStore(uri, token=token, timeout=0.2)
+    told = f"{raised.value} {raised.value.__cause__} {raised.value!r}"
+    assert "secret" not in told
+    assert password not in told
+    assert "127.0.0.1:1" in told
+
+
+def test_no_secret_is_in_a_repr(lite):
+    lite.connection.token = "token-of-mine"
+    assert "token-of-mine" not in f"{lite!r} {lite.connection!r}"
