@@ -30,9 +30,8 @@ class HugeGraphSchema:
         """Raise GraphRAGValueError unless a vertex label has this property."""
         known = {p for label in self.vertex_labels.values() for p in label["properties"]}
         if name not in known:
-            raise GraphRAGValueError(
-                f"no vertex label has a property {name!r}; known: {', '.join(sorted(known)) or 'none'}"
-            )
+            listed = ", ".join(sorted(known)) or "none"
+            raise GraphRAGValueError(f"no vertex label has a property {name!r}; known: {listed}")
 
     def candidate_ids(self, name: str, by: str | None) -> list[str]:
         """Return the vertex ids that `name` may stand for.
