@@ -28,8 +28,8 @@ def choose_candidates(
     ranked: Ranked,
     *,
     limit: int = 60,
-    detailed_passages: int = 3,
-    relations_per_detailed_passage: int = 2,
+    detailed_passages: int = 4,
+    relations_per_detailed_passage: int = 3,
 ) -> Generator[Request, Answer, Rows]:
     """Choose relations that cover as many of the ranked passages as there is room for.
 
