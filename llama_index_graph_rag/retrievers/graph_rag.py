@@ -86,7 +86,8 @@ max_expanded_relations, max_passages_per_relation
     Cost of a question: one embedding; two Milvus searches and one get, and what the ranking asks
     for besides (the default one: one more search and two gets of vectors); one embedding and one
     search more where the question names entities that the graph does not know; one LLM call with
-    a reranker, one more with `LLMEntityExtractor`; with filters, one query the first time.
+    a reranker, and one get of vectors for what it is shown with ``candidates="coverage"``; one
+    more LLM call with `LLMEntityExtractor`; with filters, one query the first time.
 
     Examples
     --------

@@ -112,7 +112,10 @@ async def test_the_trace_tells_all_and_is_the_events_too(index, question) -> Non
         assert trace.calls["llm"] == trace.calls["embedding"] == 1
         assert {"total", "search", "get", "llm", "ranking"} <= set(trace.milliseconds)
         assert trace.milliseconds["total"] >= trace.milliseconds["search"]
-        assert RetrievalTraceEvent(trace=trace).model_dump_json()
+        written = json.loads(RetrievalTraceEvent(trace=trace).model_dump_json())["trace"]
+        assert written["question"] == question
+        assert written["calls"] == dict(trace.calls)
+        assert [result[0] for result in written["results"]] == [node.node_id for node in nodes]
 
 
 @pytest.mark.parametrize("answer", [RuntimeError("it is down"), "no idea", '{"relations": []}'])
