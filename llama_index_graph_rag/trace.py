@@ -137,11 +137,16 @@ class GraphNodeWithScore(NodeWithScore):
 
 
 class RetrievalTraceEvent(BaseEvent):
-    """Instrumentation event that carries the trace of one retrieval."""
+    """Instrumentation event that carries the trace of one retrieval.
+
+    Its `span_id` is None: OpenInference warns of every event of a span that it does not know. A
+    handler finds the span in ``llama_index_instrumentation.span.active_span_id``.
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     trace: SerializeAsAny[RetrievalTrace]
+    span_id: str | None = None
 
     @classmethod
     def class_name(cls) -> str:

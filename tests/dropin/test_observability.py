@@ -6,9 +6,17 @@ import json
 
 import pytest
 from choosing_llm import WAY, choosing_llm
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index_instrumentation.span import active_span_id
 
-from llama_index_graph_rag import LLMRelationRerank, RelationRetriever, RelationsToPassages
+from llama_index_graph_rag import (
+    LLMRelationRerank,
+    RelationRetriever,
+    RelationsToPassages,
+    RetrievalTraceEvent,
+)
 
 openinference = pytest.importorskip(
     "openinference.instrumentation.llama_index",
@@ -54,7 +62,7 @@ def documents(span, what):
     }
 
 
-async def test_retriever_spans(index, retriever, question, spans) -> None:
+async def test_retriever_spans(index, retriever, question, spans, caplog) -> None:
     ids = {node.node_id for node in retriever.retrieve(question)}
     spans()
     for asynchronous in (False, True):
@@ -63,6 +71,27 @@ async def test_retriever_spans(index, retriever, question, spans) -> None:
         assert "GraphRAGRetriever" in {span.name.partition(".")[0] for span in found}
         assert any(documents(span, "retrieval.documents") == ids for span in found)
         assert all(span.status.is_ok for span in found)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+class _Spans(BaseEventHandler):
+    seen: list[str] = []  # noqa: RUF012
+
+    def handle(self, event, **kwargs) -> None:
+        if isinstance(event, RetrievalTraceEvent):
+            self.seen.append(active_span_id.get())
+
+
+async def test_a_handler_finds_the_span_of_a_trace(retriever, question) -> None:
+    handler, root = _Spans(), get_dispatcher()
+    root.add_event_handler(handler)
+    try:
+        retriever.retrieve(question)
+        await retriever.aretrieve(question)
+    finally:
+        root.event_handlers.remove(handler)
+    names = [id.partition("-")[0] for id in handler.seen]
+    assert names == ["GraphRAGRetriever._retrieve", "GraphRAGRetriever._aretrieve"]
 
 
 async def test_reranker_spans_below_the_engine(index, embed_model, question, spans) -> None:
