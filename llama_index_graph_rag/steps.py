@@ -8,7 +8,9 @@ where it may be handled. So sync code never touches an event loop, and async cod
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -52,6 +54,44 @@ def together(first: Step[T], second: Step[U]) -> Step[tuple[T, U]]:
         return results[0], results[1]
 
     return Step(run=lambda: (first.run(), second.run()), arun=arun)
+
+
+def gather(steps: Sequence[Step[T]], *, workers: int) -> Step[list[T]]:
+    """Return a step that does all of `steps`, at most `workers` at once: in threads, or as tasks.
+
+    Examples
+    --------
+    >>> async def aupper(text): return text.upper()
+    >>> step = gather(
+    ...     [Step(t.upper, lambda t=t: aupper(t)) for t in ("a", "b")], workers=2
+    ... )
+    >>> drive(perform(step))
+    ['A', 'B']
+    """
+
+    def run() -> list[T]:
+        if workers < 2 or len(steps) < 2:
+            return [step.run() for step in steps]
+        with ThreadPoolExecutor(min(workers, len(steps))) as pool:
+            # The context keeps traces under the caller's span.
+            futures = [pool.submit(copy_context().run, step.run) for step in steps]
+            return [future.result() for future in futures]
+
+    async def arun() -> list[T]:
+        semaphore = asyncio.Semaphore(max(workers, 1))
+
+        async def one(step: Step[T]) -> T:
+            async with semaphore:
+                return await step.arun()
+
+        tasks = [asyncio.ensure_future(one(step)) for step in steps]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    return Step(run, arun)
 
 
 def drive(process: Process[T]) -> T:

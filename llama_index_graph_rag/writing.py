@@ -17,7 +17,7 @@ from llama_index_graph_rag.extractors.evidence import locate
 from llama_index_graph_rag.extractors.llm_calls import LLMUsage
 from llama_index_graph_rag.extractors.node_triplets import ExtractionFailure, strip_graph_metadata
 from llama_index_graph_rag.identity import clean_text, content_hash
-from llama_index_graph_rag.steps import Process, call
+from llama_index_graph_rag.steps import Process, Step, call, gather, perform
 from llama_index_graph_rag.stores.base import (
     Batch,
     EntityRow,
@@ -172,10 +172,11 @@ def prepare_all(
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Embeds what a store does not hold yet, and writes it."""
+    """Embeds what a store does not hold yet, with `workers` calls in flight, and writes it."""
 
     store: GraphIndexStore
     embed_model: Callable[[], BaseEmbedding]
+    workers: int = 1
 
     def write(
         self,
@@ -252,7 +253,7 @@ class Writer:
             ]
             wanted = [text for text in dict.fromkeys(texts) if text not in embeddings]
             if wanted:
-                vectors = yield from self._embed(wanted)
+                vectors = yield from self.embed(wanted)
                 report.embedded += len(wanted)
                 embeddings.update(zip(wanted, vectors))
             rows = Batch(
@@ -282,11 +283,17 @@ class Writer:
             report.written += len(batch)
             return
 
-    def _embed(self, texts: list[str]) -> Process[list[list[float]]]:
+    def embed(self, texts: list[str]) -> Process[list[list[float]]]:
+        """Return the embedding of each text."""
         model = self.embed_model()
-        vectors = yield from call(
-            model.get_text_embedding_batch, model.aget_text_embedding_batch, texts
+        size = model.embed_batch_size
+        found = yield from perform(
+            gather(
+                [_embedding(model, texts[at : at + size]) for at in range(0, len(texts), size)],
+                workers=self.workers,
+            )
         )
+        vectors = [vector for part in found for vector in part]
         if len(vectors) != len(texts):
             raise GraphRAGValueError(
                 f"the embedding model {model.model_name!r} returned {len(vectors)} vectors for "
@@ -298,6 +305,13 @@ class Writer:
                 "again, or use another model"
             )
         return [list(vector) for vector in vectors]
+
+
+def _embedding(model: BaseEmbedding, texts: list[str]) -> Step[list[list[float]]]:
+    return Step(
+        lambda: model.get_text_embedding_batch(texts),
+        lambda: model.aget_text_embedding_batch(texts),
+    )
 
 
 def _batches(passages: Sequence[Passage]) -> Iterator[Sequence[Passage]]:
