@@ -34,12 +34,16 @@ class Scored:
 
 
 def top_rows(mass: NDArray[np.floating], ranks: Rows, limit: int | None = None) -> Scored:
-    """Return the rows with a positive mass, most first, ties by `ranks`.
+    """Return the rows with the most mass, most first, ties by `ranks`.
+
+    Masses that differ by less than a millionth of the most are equal: sums of floats depend on
+    the order of rows, which depends on the history of an index. What comes to nothing by that is
+    left out.
 
     Parameters
     ----------
     mass
-        One number a row, shape (n,).
+        One number a row, shape (n,), not negative.
     ranks
         Place of each row in the order by which ties are broken, shape (n,).
     limit
@@ -50,13 +54,16 @@ def top_rows(mass: NDArray[np.floating], ranks: Rows, limit: int | None = None) 
     >>> top_rows(np.array([0.0, 0.2, 0.5, 0.2]), np.array([0, 2, 1, 3], np.int32), 2).rows
     array([2, 1], dtype=int32)
     """
-    rows = np.flatnonzero(mass > 0)
+    most = float(mass.max(initial=0))
+    if most <= 0:
+        return Scored(np.zeros(0, np.int32), np.zeros(0, np.float32))
+    rows = np.flatnonzero(mass > 5e-7 * most)
+    shares = np.round(mass[rows] / most, 6)
     if limit is not None and limit < len(rows):
-        least = np.partition(mass[rows], len(rows) - limit)[len(rows) - limit]
-        rows = rows[mass[rows] >= least]
-    order = np.lexsort((ranks[rows], -mass[rows]))[:limit]
-    rows = rows[order]
-    return Scored(rows.astype(np.int32), mass[rows].astype(np.float32))
+        enough = shares >= np.partition(shares, len(rows) - limit)[len(rows) - limit]
+        rows, shares = rows[enough], shares[enough]
+    order = np.lexsort((ranks[rows], -shares))[:limit]
+    return Scored(rows[order].astype(np.int32), (shares[order] * most).astype(np.float32))
 
 
 def first(scored: Scored, limit: int) -> Scored:

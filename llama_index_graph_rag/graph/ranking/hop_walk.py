@@ -77,7 +77,7 @@ class HopWalk(PersonalizedPageRank):
     def rank(self, graph: GraphSnapshot, recall: Recall) -> Ranks:
         """Ask for the vectors of the best passages' relations, then for passages near the hops."""
         incidence = graph.incidence
-        entities, passages, anchor = self.restart(incidence, recall)
+        entities, passages, anchor = self.restart(graph, recall)
         mass = self.walk.run(incidence, entities, passages, recall.permitted)
         best = top_rows(mass[1], graph.passage_ranks, self.hop_passages)
         near = self._near_relations(graph, best.rows, mass[0])

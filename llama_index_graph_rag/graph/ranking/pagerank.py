@@ -99,25 +99,26 @@ class PersonalizedPageRank(Ranking):
 
     def rank(self, graph: GraphSnapshot, recall: Recall) -> Ranks:
         """Return the ranked passages; nothing is asked for."""
-        entities, passages, _ = self.restart(graph.incidence, recall)
+        entities, passages, _ = self.restart(graph, recall)
         mass = self.walk.run(graph.incidence, entities, passages, recall.permitted)
         return self.ranked(graph, recall, *mass)
         yield  # a generator, as every ranking is
 
-    def restart(self, graph: Incidence, recall: Recall) -> tuple[Mass, Mass, Scored]:
+    def restart(self, graph: GraphSnapshot, recall: Recall) -> tuple[Mass, Mass, Scored]:
         """Return the reset weights of entities and passages, and the anchored passages."""
-        seeds = entity_seeds(
-            graph, first(recall.relations, self.relation_top_k), sharpness=self.sharpness
-        )
+        incidence = graph.incidence
+        nearest = first(recall.relations, self.relation_top_k)
+        seeds = entity_seeds(incidence, nearest, sharpness=self.sharpness)
         named = np.zeros(graph.n_entities)
         np.add.at(named, recall.entities.rows, recall.entities.scores)
-        named = normalised(named / np.maximum(graph.entity_degree, 1))
+        named = normalised(named / np.maximum(incidence.entity_degree, 1))
         if seeds.any() and named.any():
             seeds = (1 - self.entity_weight) * seeds + self.entity_weight * named
         elif named.any():
             seeds = named
         anchor = name_anchor(graph, recall, self.passage_top_k if self.anchor_weight else 0)
-        return seeds, self.passage_weight * self.reset(graph, recall.passages, anchor), anchor
+        reset = self.reset(incidence, recall.passages, anchor)
+        return seeds, self.passage_weight * reset, anchor
 
     def reset(self, graph: Incidence, nearest: Scored, anchor: Scored) -> Mass:
         """Return the reset weights, of sum 1, of the nearest passages."""
@@ -132,11 +133,12 @@ class PersonalizedPageRank(Ranking):
     def ranked(
         self, graph: GraphSnapshot, recall: Recall, entities: Mass, passages: Mass
     ) -> Ranked:
-        """Return the outcome of a walk: a relation's relevance is the mass that passes over it."""
+        """Return the outcome of a walk: a relation's relevance is its share of the flow."""
         best = top_rows(passages, graph.passage_ranks, RANKED_PASSAGES)
         near = graph.incidence.relations_of_passages(best.rows[:DESCRIBED_PASSAGES])[1]
         rows: Rows = np.union1d(recall.relations.rows, near)
         share = entities / np.maximum(graph.incidence.entity_degree, 1)
         flow = share[graph.subjects[rows]] + share[graph.objects[rows]]
+        flow = np.round(flow / max(float(flow.max(initial=0)), 1e-30), 6)
         order = np.lexsort((graph.relation_ranks[rows], -flow))
         return Ranked(best, Scored(rows[order], flow[order].astype(np.float32)))

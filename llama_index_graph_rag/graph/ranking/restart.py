@@ -12,6 +12,7 @@ from llama_index_graph_rag.graph.ranking.walk import Mass
 
 if TYPE_CHECKING:
     from llama_index_graph_rag.graph.incidence import Incidence
+    from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 
 FLOOR_GAP = 1e-3
 """Least distance of the floor from 1: where all hits are alike, no difference is blown up."""
@@ -66,7 +67,7 @@ def entity_seeds(graph: Incidence, relations: Scored, *, sharpness: float) -> Ma
     )
 
 
-def name_anchor(graph: Incidence, recall: Recall, limit: int) -> Scored:
+def name_anchor(graph: GraphSnapshot, recall: Recall, limit: int) -> Scored:
     """Return the passages that are about the question's entities, with a bonus each.
 
     ``bonus(p) = sum_e weight(e) idf(e) share(p, e)`` over the question's entities, share being
@@ -80,21 +81,22 @@ def name_anchor(graph: Incidence, recall: Recall, limit: int) -> Scored:
     recall
         Its entities and permitted passages.
     limit
-        At most so many passages, those of the highest bonus; ties by row.
+        At most so many passages, those of the highest bonus; ties by id.
     """
+    incidence = graph.incidence
     entities, weights = recall.entities.rows, recall.entities.scores.astype(np.float64)
-    degrees = graph.entity_degree[entities]
+    degrees = incidence.entity_degree[entities]
     total = max(graph.n_relations, 1)
     rarity = np.log1p(total / np.maximum(degrees, 1)) / np.log1p(total)
-    indptr, relations = graph.relations_of_entities(entities)
-    pointers, passages = graph.passages_of_relations(relations)
+    indptr, relations = incidence.relations_of_entities(entities)
+    pointers, passages = incidence.passages_of_relations(relations)
     worth = np.repeat(weights * rarity, np.diff(indptr))
-    worth = np.repeat(worth, np.diff(pointers)) / np.maximum(graph.passage_degree[passages], 1)
+    worth = np.repeat(worth, np.diff(pointers)) / np.maximum(incidence.passage_degree[passages], 1)
     if recall.permitted is not None:
         passages, worth = passages[recall.permitted[passages]], worth[recall.permitted[passages]]
     rows, places = np.unique(passages, return_inverse=True)
     bonus = np.bincount(places, worth, minlength=len(rows))
-    best = np.lexsort((rows, -bonus))[:limit]
+    best = np.lexsort((graph.passage_ranks[rows], -np.round(bonus, 6)))[:limit]
     return Scored(rows[best].astype(np.int32), bonus[best].astype(np.float32))
 
 

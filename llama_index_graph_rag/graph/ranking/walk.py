@@ -54,7 +54,8 @@ class Walk:
     Examples
     --------
     >>> graph = Incidence.build(3, [0, 1], [1, 2], passages=[0, 1], relations=[0, 1], n_passages=2)
-    >>> entities, passages = Walk(damping=0.5, steps=2).run(graph, np.array([1.0, 0, 0]), np.zeros(2))
+    >>> walk = Walk(damping=0.5, steps=2)
+    >>> entities, passages = walk.run(graph, np.array([1.0, 0, 0]), np.zeros(2))
     >>> entities.tolist(), passages.tolist()
     ([0.60546875, 0.109375, 0.00390625], [0.1484375, 0.0078125])
     """

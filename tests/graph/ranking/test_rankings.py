@@ -203,7 +203,7 @@ def test_similarities_of_any_model_come_to_one_scale():
 
 
 def test_anchor_prefers_passages_about_the_entity(world):
-    anchor = name_anchor(world.graph.incidence, world.recall("?", names=["Daniel Bernoulli"]), 10)
+    anchor = name_anchor(world.graph, world.recall("?", names=["Daniel Bernoulli"]), 10)
     assert world.graph.passage_ids(anchor.rows)[0] == "daniel"
     assert set(world.graph.passage_ids(anchor.rows)) == {"daniel", "bernoulli"}
 
