@@ -66,7 +66,7 @@ def filters_expression(filters: MetadataFilters) -> str | None:
     --------
     >>> from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
     >>> filters_expression(MetadataFilters(filters=[MetadataFilter(key="year", value=1738)]))
-    '(($meta["year"] == 1738))'
+    '(((exists $meta["year"]) and ($meta["year"] == 1738)))'
     """
     parts = []
     for item in filters.filters:
@@ -100,11 +100,14 @@ def _expression(item: MetadataFilter) -> str | None:
         operator = FilterOperator.EQ if operator == FilterOperator.IN else FilterOperator.NE
     elif isinstance(item.value, list):
         return None
+    # What is compared with a key that is not there is neither true nor false to Milvus, and its
+    # negation neither; to LlamaIndex it is false, and passes NE and NIN.
+    there = "" if column else f"(exists {field}) and "
     if operator == FilterOperator.NE:
-        equal = _any_of(field, FilterOperator.EQ, values)
-        # LlamaIndex lets a passage without the key pass NE and NIN; Milvus needs to be told.
-        return f"(not {equal})" if column else f"((not exists {field}) or not {equal})"
-    return _any_of(field, operator, values) if operator in _COMPARISONS else None
+        return f"(not ({there}{_any_of(field, FilterOperator.EQ, values)}))"
+    if operator not in _COMPARISONS:
+        return None
+    return f"({there}{_any_of(field, operator, values)})"
 
 
 def _any_of(field: str, operator: FilterOperator, values: Sequence[object]) -> str:
