@@ -14,6 +14,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index_graph_rag.explanation import Explaining
 from llama_index_graph_rag.extractors.query import (
     EntityExtractor,
     NameFunction,
@@ -38,7 +39,7 @@ VOCABULARY = VocabularyEntityExtractor()
 """The default extractor: no LLM, and what it builds of a graph is kept per graph."""
 
 
-class GraphStoreRetriever(BaseRetriever):
+class GraphStoreRetriever(Explaining, BaseRetriever):
     """Base: turns a query into a process over the store and runs it, sync or async.
 
     A subclass writes `_process`. No state is kept between calls.

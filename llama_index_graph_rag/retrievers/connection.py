@@ -13,6 +13,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_graph_rag.errors import GraphRAGValueError
+from llama_index_graph_rag.explanation import Explaining
 from llama_index_graph_rag.extractors.query import (
     EntityExtractor,
     NameFunction,
@@ -39,7 +40,7 @@ FRONTIER_IN_MEMORY = 10_000
 FRONTIER_OF_A_STORE = 100
 
 
-class ConnectionRetriever(BaseRetriever):
+class ConnectionRetriever(Explaining, BaseRetriever):
     """Connects the entities of a question and returns the paths as documents to read.
 
     No passage need hold both names of "What links A and B?": the graph is grown from both ends

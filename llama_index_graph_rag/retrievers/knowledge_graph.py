@@ -19,6 +19,7 @@ from llama_index.core.utils import print_text
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
+from llama_index_graph_rag.explanation import Explaining
 from llama_index_graph_rag.extractors.keywords import Keywords
 from llama_index_graph_rag.retrievers.knowledge_keywords import (
     KeywordSource,
@@ -43,7 +44,7 @@ MAX_SCHEMA_LENGTH = 8_000
 """Characters of a schema that are given on."""
 
 
-class KnowledgeGraphRetriever(BaseRetriever):
+class KnowledgeGraphRetriever(Explaining, BaseRetriever):
     """Finds a question's keywords in a knowledge graph and returns the paths around them.
 
     The successor of LlamaIndex's KnowledgeGraphRAGRetriever, for HugeGraph and every other

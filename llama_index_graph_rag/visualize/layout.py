@@ -110,7 +110,8 @@ def _start(distances: Floats) -> Floats:
     turn = np.arange(n) * np.pi * (3 - np.sqrt(5))
     jitter = np.column_stack([np.cos(turn), np.sin(turn)])
     jitter *= 0.05 * max(float(distances.max()), 1.0)
-    return best + jitter
+    start: Floats = best + jitter
+    return start
 
 
 def _pushed_apart(places: Floats, boxes: Floats, n_steps: int = 60) -> Floats:
@@ -142,7 +143,7 @@ def _packed(places: Floats, boxes: Floats, parts: Sequence[NDArray[np.intp]]) ->
     sizes = [(places[part] + boxes[part] / 2).max(axis=0) - low for part, low in zip(parts, lows)]
     area = sum(float((size + GAP).prod()) for size in sizes)
     width = max(float(np.sqrt(area * WIDE)), float(sizes[0][0]))
-    packed = places.copy()
+    packed: Floats = places.copy()
     x = y = row = 0.0
     for part, low, size in zip(parts, lows, sizes):
         if x and x + size[0] > width:

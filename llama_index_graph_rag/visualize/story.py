@@ -16,7 +16,13 @@ from llama_index_graph_rag.visualize.branch import Branch, branch, first
 
 SHOWN = 5
 """Hits of each kind that are listed."""
-GROWN = {"ranking": "by the ranking", "dense": "near to the question", "chosen": "chosen"}
+TITLE = 80
+"""Letters of a text that stand for a title."""
+ORIGINS = {
+    "chosen": "by a chosen relation",
+    "ranking": "by the graph's ranking",
+    "dense": "by its nearness to the question",
+}
 
 
 def story(trace: RetrievalTrace, nodes: Sequence[NodeWithScore]) -> Branch:
@@ -129,9 +135,9 @@ def returned(trace: RetrievalTrace, nodes: Sequence[NodeWithScore]) -> Branch:
     """Return what came of it, with the relations that brought each."""
     lines = []
     for place, node in enumerate(nodes, start=1):
-        how = GROWN.get(origin(trace, node), "")
+        how = brought_by(trace, node)
         score = "" if node.score is None else f" {node.score:.3f}"
-        title = title_of(node) or _start(node)
+        title = title_of(node)
         uses = node.relations if isinstance(node, GraphNodeWithScore) else ()
         relations = first([use.text for use in uses], SHOWN)
         lines.append(branch(f"{place}.{score} {title}{f' ({how})' if how else ''}", relations))
@@ -152,17 +158,19 @@ def cost(trace: RetrievalTrace) -> Branch:
     return branch("Cost", lines)
 
 
-def origin(trace: RetrievalTrace, node: NodeWithScore) -> str:
-    """Return what brought a passage: ``chosen``, ``ranking``, ``dense``, or "" where not known."""
+def brought_by(trace: RetrievalTrace, node: NodeWithScore) -> str:
+    """Return what brought a passage, "" where that is not known."""
     results = trace.results if isinstance(trace, GraphRAGTrace) else []
-    return next((one.origin for one in results if one.id == node.node.node_id), "")
+    origins = (result.origin for result in results if result.id == node.node.node_id)
+    return ORIGINS.get(next(origins, ""), "")
 
 
 def title_of(node: NodeWithScore) -> str:
-    """Return the title that the metadata of a passage give, "" if there is none."""
+    """Return the title that the metadata of a result give, else how its text begins."""
     metadata: Mapping[str, object] = node.node.metadata
-    names = (metadata.get(key) for key in ("title", "file_name"))
-    return next((str(name) for name in names if name), "")
+    names = [str(metadata[key]) for key in ("title", "file_name") if metadata.get(key)]
+    text = " ".join(node.node.get_content(MetadataMode.NONE).split())
+    return names[0] if names else text if len(text) <= TITLE else f"{text[: TITLE - 3]}..."
 
 
 def seeds(trace: RetrievalTrace) -> list[TracedHit]:
@@ -198,7 +206,3 @@ def _hit(hit: TracedHit) -> str:
 
 def _names(trace: ConnectionTrace, place: int) -> str:
     return ", ".join(f"{ref.name} ({ref.id})" for ref in trace.sides[place].entities)
-
-
-def _start(node: NodeWithScore) -> str:
-    return node.node.get_content(MetadataMode.NONE)[:80]
