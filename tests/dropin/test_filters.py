@@ -42,6 +42,24 @@ SINGLE = [
     ("tags", O.ANY, ["basel", "nowhere"]),
     ("tags", O.ALL, ["basel", "swiss"]),
     ("odd", O.IS_EMPTY, None),
+    ("missing", O.EQ, None),
+    ("place", O.EQ, None),
+    ("place", O.NE, None),
+    ("place", O.EQ, "3"),
+    ("place", O.EQ, 3.0),
+    ("place", O.GT, 2.5),
+    ("place", O.LT, -1),
+    ("place", O.IN, []),
+    ("title", O.NIN, []),
+    ("title", O.IN, ["Leonhard Euler"] * 3),
+    ("title", O.EQ, "x" * 5000),
+    ("title", O.EQ, '" or id != "'),
+    ("tags", O.EQ, ["swiss", "basel"]),
+    ("tags", O.CONTAINS, "%"),
+    ('we"ird \\ key', O.EQ, "x"),
+    ('we"ird \\ key', O.NE, "x"),
+    ("id", O.EQ, "leonhard-euler"),
+    ("text", O.NE, ""),
 ]
 
 
@@ -66,6 +84,12 @@ async def test_every_operator(index, nodes, question, key, operator, value) -> N
     found = retriever.retrieve(question)
     assert {node.node_id for node in found} == expected
     assert [n.node_id for n in await retriever.aretrieve(question)] == [n.node_id for n in found]
+
+
+@pytest.mark.parametrize("operator", [O.GT, O.LTE])
+def test_a_value_without_an_order_to_the_stored_ones_passes_none(index, question, operator) -> None:
+    filters = MetadataFilters(filters=[MetadataFilter(key="place", operator=operator, value="a")])
+    assert index.as_retriever(filters=filters).retrieve(question) == []
 
 
 def one(key, value, operator=O.EQ) -> MetadataFilter:
