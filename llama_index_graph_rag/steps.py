@@ -117,6 +117,8 @@ def drive(process: Process[T]) -> T:
     except StopIteration as stop:
         finished: T = stop.value
         return finished
+    finally:
+        process.close()  # what interrupts or cancels a step is not thrown into the process
 
 
 async def adrive(process: Process[T]) -> T:
@@ -133,3 +135,5 @@ async def adrive(process: Process[T]) -> T:
     except StopIteration as stop:
         finished: T = stop.value
         return finished
+    finally:
+        process.close()  # what interrupts or cancels a step is not thrown into the process
