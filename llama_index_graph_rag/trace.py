@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.schema import NodeWithScore
-from pydantic import ConfigDict, SerializeAsAny
+from pydantic import ConfigDict, SerializeAsAny, TypeAdapter
 
 
 class TracedHit(NamedTuple):
@@ -106,6 +106,17 @@ class RetrievalTrace:
             distinct.setdefault(key, relation)
         self.subgraph = list(distinct.values())[:MAX_TRACED_RELATIONS]
         self.beyond_subgraph = len(distinct) - len(self.subgraph)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain values, ready for JSON.
+
+        Examples
+        --------
+        >>> RetrievalTrace("Who?").to_dict()["question"]
+        'Who?'
+        """
+        plain: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, mode="json")
+        return plain
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
