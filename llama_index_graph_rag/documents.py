@@ -114,11 +114,13 @@ class Ingestion:
 
     def add_documents(self, documents: Iterable[Document]) -> Process[list[bool]]:
         """Bring the index up to date with `documents`; return which of them it had to write."""
+        wanted = list(_distinct(documents))  # all are looked at before anything is written
+        _warn_of_random_ids(wanted)
         yield from call(self.store.refresh, self.store.arefresh)
         changed: list[bool] = []
         wave: list[_Plan] = []
         with self._bar() as bar:
-            for document in _distinct(documents):
+            for document in wanted:
                 plan = None if document is None else (yield from self._plan(document))
                 changed.append(plan is not None)
                 if plan is not None:
@@ -357,9 +359,9 @@ class _Feed:
             await close()
 
 
-def warn_of_random_ids(documents: Iterable[Document]) -> None:
+def _warn_of_random_ids(documents: Iterable[Document | None]) -> None:
     """Say so if documents have random ids: another run could not recognise them."""
-    count = sum(is_random(document.id_) for document in documents)
+    count = sum(document is not None and is_random(document.id_) for document in documents)
     if count:
         logger.warning(
             "%d documents have random ids, so that another run takes them for new ones; give them "

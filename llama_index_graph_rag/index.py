@@ -404,7 +404,7 @@ class GraphRAGIndex(AskableIndex):
         """Close the store if the first write fails: nobody gets hold of this object."""
         try:
             return (yield from process)
-        except Exception:
+        except BaseException:
             self.close()
             raise
 

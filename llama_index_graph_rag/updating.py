@@ -15,7 +15,7 @@ from llama_index.core.schema import BaseNode, Document, TransformComponent
 from llama_index.core.storage.docstore.types import RefDocInfo
 
 from llama_index_graph_rag.aliases import resolve_passages
-from llama_index_graph_rag.documents import Ingestion, warn_of_random_ids
+from llama_index_graph_rag.documents import Ingestion
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
 from llama_index_graph_rag.estimate import Estimate
 from llama_index_graph_rag.extractors.adapter import as_extractor
@@ -177,7 +177,6 @@ class UpdatableIndex(BaseIndex[IndexDict]):
 
     def _add_documents(self, documents: Sequence[Document]) -> Process[list[bool]]:
         self.report = WriteReport()
-        warn_of_random_ids(documents)
         yield from self._check_model_once()
         changed = yield from self._ingestion(self.report).add_documents(documents)
         yield from call(self._store.flush, self._store.aflush)

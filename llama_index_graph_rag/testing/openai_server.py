@@ -181,6 +181,7 @@ class _Http(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # 40 ms a reply otherwise: headers and body go out apart
     server: _Http
 
     def log_message(self, format: str, *args: object) -> None:
