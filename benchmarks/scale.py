@@ -33,6 +33,7 @@ from llama_index_graph_rag.graph.ranking import (
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 
 DIMENSION = 64
+EXACT_QUESTIONS = 20
 
 
 class Questions:
@@ -121,7 +122,7 @@ def measure(folder: str, n_questions: int) -> dict[str, float]:
         shown_s.append(ranked_s[-1] + seconds)
     exact = Walk(steps=30, max_edges=2**62, tolerance=0.0)
     overlaps, exact_s, local_s = [], [], []
-    for _ in range(min(n_questions, 30)):
+    for _ in range(min(n_questions, EXACT_QUESTIONS)):
         recall = questions.recall()
         near, seconds = run(PersonalizedPageRank().rank(graph, recall), questions)
         local_s.append(seconds)
