@@ -7,16 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from llama_index_graph_rag.extractors.keyword_forms import (
+    BULLET,
+    are_forms,
+    forms,
+    is_bold,
+    with_tail,
+)
 from llama_index_graph_rag.identity import canonical_name
 from llama_index_graph_rag.llm_output import read_json, without_thoughts
 
 Section = Literal["keywords", "synonyms", "other"]
+Tails = Literal["forms", "comments", "mixed"]
 
 _MAX_CHARACTERS = 5_000
-_MAX_NAME = 120
 _SYNONYM_NAMES = (
     r"synonym\w*|alias(?:es)?|variants?|variations?|(?:other|alternative|related) (?:forms?|names?|"
-    r"terms?|words?|spellings?|keywords?)|sin[oó]n[io]m\w*|同义词|近义词|同義語|類義語|別名|别名|동의어"
+    r"terms?|words?|spellings?|keywords?)|also known as|a\.?k\.?a\.?|"
+    r"sin[oó]n[io]m\w*|同义词|近义词|同義語|類義語|別名|别名|동의어"
 )
 _KEYWORD_NAMES = (
     r"(?:key[ -]?)?(?:words?|terms?|phrases?)|keywords?|entit(?:y|ies)|schl[uü]sselw[oö]rter|"
@@ -28,8 +36,8 @@ _OTHER_NAMES = (
     r"質問|問題"
 )
 _LABEL = re.compile(
-    rf"\b(?:(?P<synonyms>{_SYNONYM_NAMES})|(?P<keywords>{_KEYWORD_NAMES})|"
-    rf"(?P<other>{_OTHER_NAMES}))[^:：\n,;、，；]{{0,40}}?[\"'*_`\]}}>\s]*[:：】][\"'*_`]*",
+    rf"(?:(?<![^\W\u2e80-\uffff])(?:(?P<synonyms>{_SYNONYM_NAMES})|(?P<keywords>{_KEYWORD_NAMES}))|"
+    rf"\b(?P<other>{_OTHER_NAMES}))(?![a-zà-ÿ])[^:：\n,;、，；]{{0,40}}?[\"'*_`\]}}>\s]*[:：】][\"'*_`]*",
     re.I,
 )
 _HEADING = re.compile(
@@ -37,17 +45,9 @@ _HEADING = re.compile(
 )
 _FENCE = re.compile(r"^\s*```.*$", re.M)
 _JSON = re.compile(r"[\[{]\s*(?:[\"'\[{]|\])")
-_BULLET = re.compile(
-    r"^\s*(?:[-+*\u2022\u00b7\u25aa\u25e6\u25cf\u2023\u2013\u2014]\s+|\u2022|"
-    r"[(\uff08]?\d{1,2}\s*[.)\u3001\uff0e\uff09:]\s*|[a-h][.)]\s+)"
-)
 _INLINE_NUMBER = re.compile(r"(?:^|\s+)[(\uff08]?\d{1,2}[.)\uff09]\s+")
 _SEPARATOR = re.compile(r"\s+(?=#\w)|\s*[,;|\uff0c\u3001\uff1b\t\u2022\u061b\u060c]\s*")
-_EMPHASIS = re.compile(r"^(?P<mark>\*{1,3}|_{1,3}|`{1,3}|~~)(?P<inner>.+?)(?P=mark)")
 _AND = re.compile(r"^(?:and|or|und|et|y|e|及|和)\s+", re.I)
-_NONE = re.compile(
-    r"\W*(?:none|n/?a|nil|null|no (?:keywords?|synonyms?|entities)[^,]*|无|無|なし)?\W*", re.I
-)
 _OPENER = re.compile(
     r"^\W*(?:sure|certainly|of course|ok(?:ay)?|here (?:is|are)|here's|the (?:key|following)|"
     r"based on|i (?:have|hope|am|can|think|extracted|would)|i'm|let me|these|this|please|note|hope|"
@@ -55,6 +55,9 @@ _OPENER = re.compile(
     r"^\W*(?:好的|当然|以下|根据|希望|这些|はい|以上)",
     re.I,
 )
+_TABLE_RULE = re.compile(r"\s*\|?(?:\s*:?-{2,}:?\s*\|)+(?:\s*:?-{2,}:?)?\s*")
+_MARKED = re.compile(r"\*\*(.+?)\*\*|`(.+?)`|[\"“](.+?)[\"”]|[「『](.+?)[」』]")
+_DENIAL = re.compile(r"\b(?:no|not|none|cannot|can't|unable|n/a)\b|没有|無|无", re.I)
 _SENTENCE_END = re.compile(r"[.!?。！？]$")
 
 
@@ -84,7 +87,8 @@ def parse_keywords(answer: str) -> KeywordAnswer:
     """
     text = without_thoughts(answer)[:_MAX_CHARACTERS]
     found = KeywordAnswer()
-    for section, name in _from_json(text) or _from_text(_FENCE.sub("", text)):
+    plain = _FENCE.sub("", text)
+    for section, name in _from_json(text) or _from_text(_without_tables(plain)) or _marked(plain):
         if section != "other":
             getattr(found, section).append(name)
     found.keywords = unique_names(found.keywords)
@@ -119,13 +123,19 @@ def _from_json(text: str) -> list[tuple[Section, str]]:
     if labels and body[0] == "[" and _labels(body):
         return []  # KEYWORDS: [...] SYNONYMS: [...]: each is read for itself, as text
     section = _section(labels[-1]) if labels else "keywords"
-    return list(_walk(read_json(body, wanted=("keywords", "synonyms")).value, section))
+    value = read_json(_without_broken_end(body), wanted=("keywords", "synonyms")).value
+    return list(_walk(value, section))
+
+
+def _without_broken_end(body: str) -> str:
+    """Cut the text that a truncated answer ends in: half a name is another name."""
+    quotes = [quote.start() for quote in re.finditer(r'(?<!\\)"', body)]
+    return body[: quotes[-1]] if len(quotes) % 2 and len(quotes) > 1 else body
 
 
 def _walk(value: object, section: Section, depth: int = 0) -> Iterator[tuple[Section, str]]:
     if isinstance(value, str):
-        if name := _clean(value):
-            yield section, name
+        yield from _entry(section, value)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield section, str(value)
     elif depth > 6:
@@ -153,25 +163,85 @@ def _walk(value: object, section: Section, depth: int = 0) -> Iterator[tuple[Sec
 
 def _from_text(text: str) -> list[tuple[Section, str]]:
     lines = [line.strip() for line in text.splitlines()]
-    labelled = any(_labels(line) or _HEADING.fullmatch(line) for line in lines if line)
-    bulleted = any(_BULLET.match(line) for line in lines)
+    sections = [_section(label) for line in lines for label in _labels(line)]
+    sections += [_section(heading) for heading in map(_HEADING.fullmatch, lines) if heading]
+    labelled = any(section != "other" for section in sections)
+    items = [line for line in lines if BULLET.match(line)]
+    tails = _tails(items)
     section: Section = "other" if labelled else "keywords"
     found: list[tuple[Section, str]] = []
-    for line in filter(None, lines):
+    for line in lines:
+        if not line:
+            section = section if labelled else "keywords"  # a remark ends with its paragraph
+            continue
         heading = _HEADING.fullmatch(line)
         if heading:
             section = _section(heading)
             continue
         labels = _labels(line)
         rest = line[: labels[0].start()] if labels else line
-        is_item = bool(_BULLET.match(line))
-        if not labels and not _is_prose(line) and (is_item or labelled or not bulleted):
-            found += [(section, name) for name in _names(rest)]
+        if not labels and not _is_prose(line) and (line in items or labelled or not items):
+            found += _names(section, rest, tails)
         for label, following in zip(labels, [*labels[1:], None]):
             section = _section(label)
-            body = line[label.end() : following.start() if following else None]
-            found += [(section, name) for name in _names(body)]
+            found += _names(section, line[label.end() : following.start() if following else None])
     return found
+
+
+def _tails(items: list[str]) -> Tails:
+    """Tell what the tails of ``name: tail`` items are, all of a list alike."""
+    pairs = [with_tail(item[_end_of_bullet(item) :]) for item in items]
+    if len(pairs) < 2 or not all(tail for _, tail in pairs):
+        return "mixed"
+    alike = all(are_forms(tail, list(_split(tail))) for _, tail in pairs)
+    return "forms" if alike else "comments"
+
+
+def _without_tables(text: str) -> str:
+    """Write each row of a markdown table as lines ``KEYWORDS: ...`` and ``SYNONYMS: ...``."""
+    lines = text.splitlines()
+    rules = [row for row, line in enumerate(lines) if row and _TABLE_RULE.fullmatch(line)]
+    for rule in reversed(rules):
+        end = next((i for i in range(rule + 1, len(lines)) if "|" not in lines[i]), len(lines))
+        rows = [_cells(line) for line in lines[rule + 1 : end]]
+        columns = _columns(_cells(lines[rule - 1]), rows)
+        lines[rule - 1 : end] = [
+            f"{section.upper()}: {row[column]}"
+            for row in rows
+            for column, section in columns
+            if column < len(row) and row[column]
+        ]
+    return "\n".join(lines)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]
+
+
+def _columns(header: list[str], rows: list[list[str]]) -> list[tuple[int, Section]]:
+    headings = [(column, _HEADING.fullmatch(cell)) for column, cell in enumerate(header)]
+    known = [(column, _section(heading)) for column, heading in headings if heading]
+    if known:
+        return known
+    for column in range(len(header)):
+        if any(re.search(r"[^\W\d]", cell) for row in rows for cell in row[column : column + 1]):
+            return [(column, "keywords")]
+    return []
+
+
+def _marked(text: str) -> list[tuple[Section, str]]:
+    """Return what sentences set in bold, in quotes or as code: the last resort."""
+    sentences = [line for line in text.splitlines() if not _DENIAL.search(line)]
+    names = [
+        name
+        for name in _marks("\n".join(sentences))
+        if not (_HEADING.fullmatch(name) or _labels(name))
+    ]
+    return [pair for name in names for pair in _entry("keywords", name)]
+
+
+def _marks(text: str) -> list[str]:
+    return [next(filter(None, mark)) for mark in _MARKED.findall(text)]
 
 
 def _labels(line: str) -> list[re.Match[str]]:
@@ -186,7 +256,7 @@ def _section(match: re.Match[str]) -> Section:
 
 
 def _is_prose(line: str) -> bool:
-    if _BULLET.match(line):
+    if BULLET.match(line):
         return False
     words = len(line.split())
     if line.endswith((":", "：")) or (_OPENER.match(line) and words > 1):
@@ -197,25 +267,38 @@ def _is_prose(line: str) -> bool:
     return max(len(part.split()) for part in parts) >= 9
 
 
-def _names(text: str) -> Iterator[str]:
-    bullet = _BULLET.match(text)
-    body = text[bullet.end() :] if bullet else text
-    pieces = _INLINE_NUMBER.split(body) if bullet else [body]
+def _names(section: Section, text: str, tails: Tails = "mixed") -> Iterator[tuple[Section, str]]:
+    bulleted = _end_of_bullet(text)
+    body = text[bulleted:]
+    pieces = _INLINE_NUMBER.split(body) if bulleted else [body]
     for piece in pieces:
-        if bullet:
-            piece = _without_gloss(piece)
-        for part in _split(piece):
-            if name := _clean(part):
-                yield name
+        head, tail = with_tail(piece) if bulleted else (piece, "")
+        if tails == "forms":
+            yield from _entry(section, head)
+            for part in _split(tail):
+                yield from _entry(_aside(section), part)
+            continue
+        explained = tails == "comments" or is_bold(piece) or len(tail.split()) >= 4
+        parts = list(_split(head if explained else piece))
+        if len(parts) == 1 and not bulleted:
+            marked = _marks(parts[0])
+            parts = marked if len(marked) > 1 else re.split(r"\s+/\s+", parts[0])
+        for part in parts:
+            yield from _entry(section, part)
 
 
-def _without_gloss(item: str) -> str:
-    """Cut the explanation from a list item such as ``**Euler**: a mathematician of Basel``."""
-    bold = _EMPHASIS.match(item)
-    if bold and re.match(r"\s*(?:[-:：–—(（]|$)", item[bold.end() :]):
-        return bold["inner"]
-    head, *gloss = re.split(r"\s[-–—]+\s|[:：]\s", item, maxsplit=1)
-    return head if gloss and len(gloss[0].split()) >= 4 else item
+def _entry(section: Section, text: str) -> Iterator[tuple[Section, str]]:
+    for position, name in enumerate(forms(text)):
+        yield _aside(section) if position else section, name
+
+
+def _aside(section: Section) -> Section:
+    return "synonyms" if section == "keywords" else section
+
+
+def _end_of_bullet(text: str) -> int:
+    bullet = BULLET.match(text)
+    return bullet.end() if bullet else 0
 
 
 def _split(text: str) -> Iterator[str]:
@@ -224,23 +307,3 @@ def _split(text: str) -> Iterator[str]:
         parts = text.splitlines()
     for position, part in enumerate(parts):
         yield _AND.sub("", part) if position and position == len(parts) - 1 else part
-
-
-def _clean(name: str) -> str:
-    name = name.strip().strip("\u200b")
-    while True:
-        before = name
-        name = _BULLET.sub("", name).strip()
-        emphasis = _EMPHASIS.match(name)
-        if emphasis and emphasis.end() == len(name):
-            name = emphasis["inner"].strip()
-        name = name.strip("\"'“”‘’「」『』«»` ").rstrip(".。;；!！:：").strip()
-        if name[:1] + name[-1:] in ("[]", "()", "<>", "{}", "（）", "【】", "《》"):
-            name = name[1:-1].strip()
-        name = name.lstrip("[{").rstrip("]}").strip()
-        name = re.sub(r"^#(?=\w)", "", name)
-        if name == before:
-            break
-    if _NONE.fullmatch(name) or len(name) > _MAX_NAME or not re.search(r"\w", name):
-        return ""
-    return name
