@@ -10,13 +10,13 @@ from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, TextNode
-from tqdm.auto import tqdm
 
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
 from llama_index_graph_rag.extractors.evidence import locate
 from llama_index_graph_rag.extractors.llm_calls import LLMUsage
 from llama_index_graph_rag.extractors.node_triplets import ExtractionFailure, strip_graph_metadata
 from llama_index_graph_rag.identity import clean_text, content_hash
+from llama_index_graph_rag.progress import progress_bar
 from llama_index_graph_rag.steps import Process, Step, call, gather, perform
 from llama_index_graph_rag.stores.base import (
     Batch,
@@ -203,7 +203,7 @@ class Writer:
         yield from self._create()
         for passage in fresh:
             self._check_embedding(passage)
-        bar = tqdm(total=len(fresh), desc="Indexing passages", disable=not show_progress)
+        bar = progress_bar(len(fresh), "Indexing passages", show=show_progress)
         with bar:
             for batch in _batches(fresh):
                 yield from self.write_batch(batch, report)
@@ -299,7 +299,7 @@ class Writer:
                 f"the embedding model {model.model_name!r} returned {len(vectors)} vectors for "
                 f"{len(texts)} texts; use a model that returns one each"
             )
-        if any(vector is None or len(vector) == 0 for vector in vectors):
+        if not all(len(vector) for vector in vectors):
             raise GraphRAGValueError(
                 f"the embedding model {model.model_name!r} returned no vector for some texts; try "
                 "again, or use another model"

@@ -438,6 +438,9 @@ class GraphIndexStoreSuite:
         assert list(entities) == [euler]
         np.testing.assert_allclose(entities[euler], vector("Euler"), atol=1e-6)
         np.testing.assert_allclose(relations[relation], vector(" ".join(EULER)), atol=1e-6)
+        passages = store.passage_vectors(["no", "p1"])
+        assert list(passages) == ["p1"]
+        np.testing.assert_allclose(passages["p1"], vector(" ".join(EULER)), atol=1e-6)
 
     def test_the_plain_vector_store_shows_the_same_passages(self, store: GraphIndexStore) -> None:
         """LlamaIndex's own store over them gives back the same nodes."""
@@ -575,10 +578,13 @@ class GraphIndexStoreSuite:
         assert list(found) == [relation]
         year = MetadataFilters(filters=[MetadataFilter(key="year", value=1)])
         assert await store.apermitted(year) == {"p1"}
+        assert list(await store.apassage_vectors(["p1"])) == ["p1"]
         await store.adelete_passages(["p1"])
         await store.adelete_documents(["d"])
         await store.aflush()
+        assert await store.avacuum() == store.vacuum()
         assert not await store.arefresh()
+        assert await store.arefresh(full=True)
         assert store.stats()["passages"] == 0
 
 
