@@ -100,6 +100,8 @@ class QueryState:
         The record.
     expansion
         What was reached from the seeds, once that was asked.
+    lost
+        Passages that were to be fetched and are no longer there.
     """
 
     graph: GraphSnapshot
@@ -112,6 +114,7 @@ class QueryState:
     candidates: list[Candidate] = field(default_factory=list)
     pool: dict[int, StoredPassage] = field(default_factory=dict)
     expansion: Expansion | None = None
+    lost: set[int] = field(default_factory=set)
 
     @property
     def permitted(self) -> NDArray[np.bool_] | None:
@@ -134,7 +137,7 @@ class QueryState:
 
     def fetch(self, store: GraphIndexStore, rows: Sequence[int]) -> Process[None]:
         """Bring passages into the pool, in one get of those not there yet."""
-        missing = [row for row in rows if row not in self.pool]
+        missing = [row for row in rows if row not in self.pool and row not in self.lost]
         if not missing:
             return
         ids = self.graph.passage_ids(missing)
@@ -143,6 +146,7 @@ class QueryState:
             stored = yield from call(store.get_passages, store.aget_passages, ids)
         by_id = {passage.node.node_id: passage for passage in stored}
         self.pool.update({row: by_id[id] for row, id in zip(missing, ids) if id in by_id})
+        self.lost.update(row for row in missing if row not in self.pool)
 
     def record(self, choice: RelationChoice, shown: Sequence[str]) -> None:
         """Write what a reranker chose among these relations, said and cost into the trace."""
@@ -215,10 +219,12 @@ class RelationNodeWithScore(NodeWithScore):
     _state: QueryState | None = PrivateAttr(default=None)
 
     @classmethod
-    def from_candidate(cls, candidate: Candidate, state: QueryState) -> RelationNodeWithScore:
+    def from_candidate(
+        cls, candidate: Candidate, state: QueryState, score: float
+    ) -> RelationNodeWithScore:
         """Make the node of one candidate."""
         node = TextNode(id_=candidate.id, text=candidate.text)
-        relation = cls(node=node, score=candidate.relevance)
+        relation = cls(node=node, score=score)
         relation._state = state
         return relation
 

@@ -50,8 +50,12 @@ def together(first: Step[T], second: Step[U]) -> Step[tuple[T, U]]:
 
     async def arun() -> tuple[T, U]:
         # A task group would be tidier, but Python 3.10 has none.
-        results = await asyncio.gather(first.arun(), second.arun())
-        return results[0], results[1]
+        tasks = asyncio.ensure_future(first.arun()), asyncio.ensure_future(second.arun())
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()  # where one fails, the other must not go on and cost
 
     return Step(run=lambda: (first.run(), second.run()), arun=arun)
 

@@ -116,7 +116,7 @@ def select_passages(
         for row, score in zip(ranked_rows, ranked.scores)
         if best > 0 and score > 0
     }
-    scores = _decreasing([known.get(row, 0.0) for row in origins])
+    scores = decreasing([known.get(row, 0.0) for row in origins])
     names = [int(row) for row in chosen] + [int(row) for row in relevant]
     rank = {relation: position for position, relation in reversed(list(enumerate(names)))}
     selected = []
@@ -131,7 +131,14 @@ def select_passages(
     return selected
 
 
-def _decreasing(scores: Sequence[float]) -> list[float]:
+def decreasing(scores: Sequence[float]) -> list[float]:
+    """Return scores in (0, 1] that strictly decrease: lifted where they did not.
+
+    Examples
+    --------
+    >>> decreasing([0.5, 0.8, 0.0])[0] > decreasing([0.5, 0.8, 0.0])[1]
+    True
+    """
     lifted: list[float] = []
     floor = STEP
     for score in reversed(scores):

@@ -52,7 +52,8 @@ class GraphRAGRetriever(GraphStoreRetriever):
     similarity_top_k
         Passages to return. Default 5.
     degree
-        Hops of the expansion. Default 1.
+        Hops of the expansion: what a reranker is shown beyond the relations that cover the top
+        passages. Default 1. The ranking walks the whole graph around what was recalled.
     entity_top_k
         Hits for each entity that is looked up by vector. Default 3.
     relation_top_k, passage_top_k

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -25,11 +26,14 @@ from llama_index_graph_rag.graph.ranking.base import (
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 from llama_index_graph_rag.query_state import Candidate, GraphRAGTrace, QueryState
 from llama_index_graph_rag.retrievers.recall import Recaller, known_hits, search
-from llama_index_graph_rag.steps import Process, call
+from llama_index_graph_rag.steps import Process, Step, call, perform
 from llama_index_graph_rag.stores.base import Limits, Vectors
 from llama_index_graph_rag.trace import TracedHit
 
 T = TypeVar("T")
+
+LARGE_GRAPH = 100_000
+"""Relations from which on a ranking is worth a thread of its own when async."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +45,7 @@ class GraphQuery:
 
     def passages(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[QueryState]:
         """Rank, and fetch the passages that the ranking alone selects."""
-        state = yield from self._ranked(bundle, trace)
-        self._expand(state)
-        yield from state.fetch(self.recaller.store, [item.row for item in state.select([])])
-        return state
+        return (yield from self._up_to_date(lambda: self._passages(bundle, trace), trace))
 
     def candidates(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[QueryState]:
         """Rank, choose the relations that stand for choice, and fetch what may follow of them.
@@ -52,6 +53,31 @@ class GraphQuery:
         Every passage that any choice can select is fetched in one get: the texts of the
         candidates are those of its mentions.
         """
+        return (yield from self._up_to_date(lambda: self._candidates(bundle, trace), trace))
+
+    def _up_to_date(
+        self, ask: Callable[[], Process[QueryState]], trace: GraphRAGTrace
+    ) -> Process[QueryState]:
+        """Ask, and once more where passages had been deleted by another writer meanwhile."""
+        state = yield from ask()
+        if not state.lost:
+            return state
+        store = self.recaller.store
+        trace.calls["milvus.refresh"] += 1
+        if not (yield from call(store.refresh, store.arefresh)):
+            return state
+        trace.fallbacks.append(
+            f"{len(state.lost)} passages had been deleted by another writer: asked again"
+        )
+        return (yield from ask())
+
+    def _passages(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[QueryState]:
+        state = yield from self._ranked(bundle, trace)
+        self._expand(state)
+        yield from state.fetch(self.recaller.store, [item.row for item in state.select([])])
+        return state
+
+    def _candidates(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[QueryState]:
         state = yield from self._ranked(bundle, trace)
         expansion = self._expand(state)
         with trace.timed("candidates"):
@@ -154,18 +180,15 @@ class GraphQuery:
     def _serve(
         self, graph: GraphSnapshot, asking: Generator[Request, Answer, T], trace: GraphRAGTrace
     ) -> Process[T]:
-        try:
-            request = next(asking)
-            while True:
-                answer: Answer
-                if isinstance(request, PassagesWanted):
-                    answer = yield from self._look_again(graph, request, trace)
-                else:
-                    answer = yield from self._vectors(graph, request, trace)
-                request = asking.send(answer)
-        except StopIteration as stop:
-            finished: T = stop.value
-            return finished
+        answer: Answer | None = None
+        while True:
+            request, finished = yield from perform(_advance(asking, answer, graph))
+            if request is None:
+                return finished[0]
+            if isinstance(request, PassagesWanted):
+                answer = yield from self._look_again(graph, request, trace)
+            else:
+                answer = yield from self._vectors(graph, request, trace)
 
     def _vectors(
         self, graph: GraphSnapshot, wanted: VectorsWanted, trace: GraphRAGTrace
@@ -197,6 +220,24 @@ class GraphQuery:
             filters=self.recaller.active_filters,
         )
         return [known_hits(graph.passage_rows, hits) for hits in found.passages]
+
+
+def _advance(
+    asking: Generator[Request, Answer, T], answer: Answer | None, graph: GraphSnapshot
+) -> Step[tuple[Request | None, list[T]]]:
+    """Run a pure process to its next request, or to its result; a long one off the event loop."""
+
+    def run() -> tuple[Request | None, list[T]]:
+        try:
+            # None starts a generator, as next() does.
+            return asking.send(answer), []  # type: ignore[arg-type]
+        except StopIteration as stop:
+            return None, [stop.value]
+
+    async def arun() -> tuple[Request | None, list[T]]:
+        return run() if graph.n_relations < LARGE_GRAPH else await asyncio.to_thread(run)
+
+    return Step(run, arun)
 
 
 class Relevance:

@@ -59,20 +59,34 @@ class Recaller:
             mask = np.zeros(graph.n_passages, dtype=np.bool_)
             rows = graph.passage_rows(sorted(mask_ids))
             mask[rows[rows >= 0]] = True
-        trace.relations = _traced(found.relations)
-        trace.passages = _traced(found.passages)
         seeds = self._seeds(graph, entities, near, trace)
         relations = _known(
             graph.relation_rows, found.relations, self.options.relation_similarity_cutoff
         )
         visible = graph.incidence.is_visible(relations.rows)
-        if mask is not None:
-            visible &= _any_permitted(graph, relations.rows, mask)
         passages = _known(graph.passage_rows, found.passages)
         if mask is not None:
+            visible &= _any_permitted(graph, relations.rows, mask)
             passages = _kept(passages, mask[passages.rows])
+            self._count_forbidden(visible, trace)
         relations = _kept(relations, visible, self.options.relation_top_k)
+        trace.relations = _traced(found.relations, graph.relation_ids(relations.rows))
+        trace.passages = _traced(found.passages, graph.passage_ids(passages.rows))
         return graph, Recall(trace.question, vector, relations, passages, seeds, mask)
+
+    def _count_forbidden(self, visible: Mask, trace: GraphRAGTrace) -> None:
+        permitted = int(visible.sum())
+        if permitted < len(visible):
+            trace.dropped.append(
+                f"filter: {len(visible) - permitted} of the {len(visible)} relations nearest to "
+                "the question have no permitted passage"
+            )
+        asked = min(MAX_WINDOW, FILTERED_FACTOR * self.options.relation_top_k)
+        if permitted < self.options.relation_top_k and len(visible) >= asked:
+            trace.dropped.append(
+                f"filter: {permitted} relations are left of the {self.options.relation_top_k} "
+                "wanted; there may be more, further away"
+            )
 
     @property
     def active_filters(self) -> MetadataFilters | None:
@@ -271,13 +285,13 @@ def _any_permitted(graph: GraphSnapshot, relations: Rows, mask: Mask) -> Mask:
     return np.asarray(counts[pointers[1:]] > counts[pointers[:-1]])
 
 
-def _traced(hits: tuple[Hits, ...]) -> list[TracedHit]:
+def _traced(hits: tuple[Hits, ...], kept: Sequence[str]) -> list[TracedHit]:
+    wanted = set(kept[:TRACED])
     return [
         TracedHit(id, text, similarity)
         for of_one in hits
-        for id, text, similarity in zip(
-            of_one.ids[:TRACED], of_one.texts[:TRACED], of_one.similarities[:TRACED]
-        )
+        for id, text, similarity in zip(of_one.ids, of_one.texts, of_one.similarities)
+        if id in wanted
     ]
 
 

@@ -8,6 +8,7 @@ from llama_index.core.vector_stores import MetadataFilters
 
 from llama_index_graph_rag.extractors.query import EntityExtractor, NameFunction
 from llama_index_graph_rag.graph.ranking import DEFAULT_RANKING, Ranking
+from llama_index_graph_rag.graph.select import decreasing
 from llama_index_graph_rag.query_state import GraphRAGTrace, RelationNodeWithScore
 from llama_index_graph_rag.retrievers.base import VOCABULARY, GraphStoreRetriever
 from llama_index_graph_rag.retrievers.options import QueryOptions
@@ -60,6 +61,9 @@ class RelationRetriever(GraphStoreRetriever):
     def _process(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[list[NodeWithScore]]:
         state = yield from self._query.candidates(bundle, trace)
         state.trace_subgraph()
+        # In the order shown, not by relevance: candidates cover passages, the best ranked first.
+        scores = decreasing([candidate.relevance for candidate in state.candidates])
         return [
-            RelationNodeWithScore.from_candidate(candidate, state) for candidate in state.candidates
+            RelationNodeWithScore.from_candidate(candidate, state, score)
+            for candidate, score in zip(state.candidates, scores)
         ]
