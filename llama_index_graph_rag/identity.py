@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from functools import lru_cache
 
 _APOSTROPHES = "\u2018\u2019\u201a\u201b\u02bc\u02b9\u2032\u00b4\u0060\uff07"
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
@@ -30,6 +31,7 @@ _TRAILING = re.compile(rf"[{_EDGE}.]+$")
 # Names on which the steps below change nothing but case; most are, and the steps are slow.
 _PLAIN = re.compile(r"[A-Za-z0-9](?:(?:[!-_a-z{-~]| (?! ))*[A-Za-z0-9])?")
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_REMEMBERED = 2**15
 
 
 def clean_text(text: str) -> str:
@@ -40,9 +42,10 @@ def clean_text(text: str) -> str:
     >>> clean_text("Euler")
     'Euler'
     """
-    return _SURROGATES.sub("\ufffd", text)
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def canonical_name(text: str) -> str:
     """Return the form of a name by which spellings of one entity are equal.
 
@@ -86,6 +89,7 @@ def _digest(*parts: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def entity_id(name: str) -> str:
     """Return the id of the entity called `name`: 32 hexadecimal digits.
 

@@ -98,7 +98,7 @@ def as_triplet(value: object) -> Triplet:
                 f"in {_short(value)}; convert it with str()"
             )
         part = clean_text(part).strip()
-        if len(part.encode()) > MAX_PART_BYTES:
+        if 4 * len(part) > MAX_PART_BYTES < len(part.encode()):
             raise GraphRAGValueError(
                 f"a triplet part of {len(part.encode()):,} bytes is over the limit of "
                 f"{MAX_PART_BYTES:,} ({_short(part)}); shorten or leave out this triplet"

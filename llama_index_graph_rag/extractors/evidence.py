@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 import sentencex
 
@@ -110,18 +111,19 @@ def locate(
         for word in bag:
             holders.setdefault(word, []).append(index)
 
-    def idf(word: str) -> float:
-        return math.log1p(len(bags) / (frequency[word] or 0.5))
+    @cache
+    def weighed(part: str) -> dict[str, float]:
+        idf = {word: math.log1p(len(bags) / (frequency[word] or 0.5)) for word in _words(part)}
+        total = sum(idf.values()) or 1.0
+        return {word: weight / total for word, weight in idf.items()}
 
     mentions = []
     for triplet in triplets:
         scores = [0.0] * len(bags)
         for part, share in zip(triplet, (_SUBJECT, _PREDICATE, _OBJECT)):
-            weights = {word: idf(word) for word in _words(part)}
-            total = sum(weights.values()) or 1.0
-            for word, weight in weights.items():
+            for word, weight in weighed(part).items():
                 for index in holders.get(word, ()):
-                    scores[index] += share * weight / total
+                    scores[index] += share * weight
         best = max(range(len(scores)), key=scores.__getitem__, default=None)
         if best is None or scores[best] < min_coverage - 1e-9:
             mentions.append(Mention(triplet))
@@ -133,7 +135,7 @@ def locate(
 def _words(text: str) -> set[str]:
     folded = _fold(text)
     words = set(_WORD.findall(folded))
-    if not _UNSPACED.search(folded):
+    if folded.isascii() or not _UNSPACED.search(folded):
         return words
     found, words = words, set()
     for word in found:
@@ -145,4 +147,4 @@ def _words(text: str) -> set[str]:
 
 
 def _fold(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()

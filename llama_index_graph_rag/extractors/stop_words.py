@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -69,6 +70,17 @@ def guess_language(words: Iterable[str]) -> str:
     for language, script in _SCRIPTS:
         if script.search(text):
             return language
-    hits = {language: len(seen & stop_words(language)) for language in sorted(stopwordsiso.langs())}
-    best = max(hits.values())
-    return "en" if hits["en"] == best else next(name for name, hit in hits.items() if hit == best)
+    languages = _languages()
+    hits = Counter(language for word in seen for language in languages.get(word, ()))
+    best = max(hits.values(), default=0)
+    return "en" if hits["en"] == best else min(name for name, hit in hits.items() if hit == best)
+
+
+@lru_cache(maxsize=1)
+def _languages() -> dict[str, list[str]]:
+    """Return the languages of which a word is a stop word, by word."""
+    languages: dict[str, list[str]] = {}
+    for language in stopwordsiso.langs():
+        for word in stop_words(language):
+            languages.setdefault(word, []).append(language)
+    return languages

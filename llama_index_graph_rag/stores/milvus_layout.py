@@ -150,12 +150,14 @@ def passage_fields(row: PassageRow) -> Row:
     entry["content_hash"] = row.content_hash
     entry["document_hash"] = row.document_hash
     doc_id = entry.pop("doc_id")
-    if fault := _fault(entry):
+    packed = json.dumps(entry, ensure_ascii=False)
+    # A surrogate may be anywhere, what else Milvus refuses in metadata only; the search is slow.
+    if fault := _fault(node.metadata if packed == clean_text(packed) else entry):
         raise GraphRAGValueError(
             f"passage {id[:80]!r}: its metadata holds {fault}, which Milvus cannot store; "
             "convert or leave it out"
         )
-    size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8"))
+    size = len(packed.encode("utf-8"))
     if size > MAX_DYNAMIC_BYTES:
         raise GraphRAGValueError(
             f"passage {id[:80]!r}: metadata and {len(row.mentions):,} triplets take "
@@ -231,13 +233,13 @@ def request_batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _size(value: object) -> int:
+    if isinstance(value, str):
+        return 4 * len(value)
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, dict):
         return sum(map(_size, value.values()))
-    if isinstance(value, list):
-        return sum(map(_size, value))
-    return 4 * len(value) if isinstance(value, str) else 8
+    return sum(map(_size, value)) if isinstance(value, list) else 8
 
 
 def _fault(value: object) -> str | None:
@@ -254,7 +256,7 @@ def _fault(value: object) -> str | None:
 
 
 def _varchar(text: str, what: str) -> str:
-    size = len(text.encode("utf-8", "replace"))
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     if size > MAX_VARCHAR_BYTES:
         raise GraphRAGValueError(
             f"the {what} takes {size:,} bytes, over Milvus's limit of {MAX_VARCHAR_BYTES:,}; "
