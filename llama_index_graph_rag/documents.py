@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 from llama_index.core.ingestion import arun_transformations, run_transformations
 from llama_index.core.schema import BaseNode, Document, MetadataMode, TransformComponent
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from llama_index_graph_rag.aliases import resolve_passages
 from llama_index_graph_rag.document_nodes import UNREAD, is_random, source_hash, with_stable_ids
@@ -30,6 +30,7 @@ from llama_index_graph_rag.extractors.node_triplets import (
 from llama_index_graph_rag.extractors.resolver import EntityResolver
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 from llama_index_graph_rag.identity import content_hash
+from llama_index_graph_rag.progress import progress_bar
 from llama_index_graph_rag.steps import Process, Step, call, perform
 from llama_index_graph_rag.stored import stored_passages
 from llama_index_graph_rag.stores.base import GraphIndexStore
@@ -325,7 +326,7 @@ class Ingestion:
         bar.update(len(items))
 
     def _bar(self) -> tqdm[NoReturn]:
-        return tqdm(total=0, desc="Indexing passages", disable=not self.show_progress)
+        return progress_bar(0, "Indexing passages", show=self.show_progress)
 
 
 class _Feed:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from llama_index_graph_rag.extractors.llm_calls import LLMUsage
 from llama_index_graph_rag.extractors.node_triplets import (
@@ -20,6 +20,7 @@ from llama_index_graph_rag.extractors.node_triplets import (
     put_failure,
     put_triplets,
 )
+from llama_index_graph_rag.progress import progress_bar
 from llama_index_graph_rag.triplets import InvalidTriplet, Triplet
 
 logger = logging.getLogger("llama_index_graph_rag")
@@ -112,7 +113,7 @@ class TripletExtractor(TransformComponent):
         return nodes
 
     def _bar(self, nodes: Sequence[BaseNode], show_progress: bool) -> tqdm[NoReturn]:
-        return tqdm(total=len(nodes), desc="Extracting triplets", disable=not show_progress)
+        return progress_bar(len(nodes), "Extracting triplets", show=show_progress)
 
 
 def passage_text(node: BaseNode) -> str:
