@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.graph.ranking.base import (
@@ -20,6 +21,9 @@ from llama_index_graph_rag.graph.ranking.base import (
 
 if TYPE_CHECKING:
     from llama_index_graph_rag.graph.snapshot import GraphSnapshot
+
+MAX_RELATIONS_PER_PASSAGE = 50
+"""Relations of one passage that are considered: those most relevant in the ranking."""
 
 
 def choose_candidates(
@@ -83,11 +87,13 @@ def choose_candidates(
     indptr, relations = graph.incidence.relations_of_passages(passages)
     if not len(relations):
         return np.zeros(0, dtype=np.int32)
+    owners = np.repeat(np.arange(len(passages)), np.diff(indptr))
+    kept = _foremost(graph, relations, owners, ranked)
+    relations, owners = relations[kept], owners[kept]
     wanted = np.unique(relations)
     found = yield VectorsWanted(entities=np.zeros(0, dtype=np.int32), relations=wanted)
     assert isinstance(found, VectorsFound)
     closeness = (found.relations @ recall.query_vector)[np.searchsorted(wanted, relations)]
-    owners = np.repeat(np.arange(len(passages)), np.diff(indptr))
     order = np.lexsort((graph.relation_ranks[relations], -closeness, owners))
     chosen: dict[int, None] = {}
     shown = np.zeros(len(passages), dtype=np.int64)
@@ -97,3 +103,19 @@ def choose_candidates(
             shown[owner] += 1
             chosen[row] = None
     return np.array(list(chosen)[:limit], dtype=np.int32)
+
+
+def _foremost(
+    graph: GraphSnapshot, relations: Rows, owners: NDArray[np.integer], ranked: Ranked
+) -> NDArray[np.intp]:
+    """Return the places of each passage's relations that are worth a look: a vector is a read."""
+    relevance = np.zeros(len(relations), dtype=np.float32)
+    order = np.argsort(ranked.relations.rows)
+    known = ranked.relations.rows[order]
+    if len(known):
+        at = np.minimum(np.searchsorted(known, relations), len(known) - 1)
+        met = known[at] == relations
+        relevance[met] = ranked.relations.scores[order][at[met]]
+    best = np.lexsort((graph.relation_ranks[relations], -relevance, owners))
+    starts = np.searchsorted(owners[best], owners[best])
+    return best[np.arange(len(best)) - starts < MAX_RELATIONS_PER_PASSAGE]

@@ -22,12 +22,12 @@ class Walk:
     its two endpoints and with one half evenly to the passages that state it; from a passage
     evenly to its relations and on to their endpoints. With P this step, a the damping and r the
     restart, the result is ``(1 - a) sum_t (a P)^t r`` for t up to `steps`: what is left out is
-    ``a^(steps + 1)`` of the mass. It is linear in r.
+    ``a^(steps + 1)`` of the mass, and in a local walk what was not followed. It is linear in r.
 
     Where a step could meet more than `max_edges` edges the walk is local: each step follows those
     nodes that hold the most mass an edge, as long as that is at least `tolerance` of the
-    restart's mass and their edges are at most `max_edges` together; what the others hold stays
-    where it is. So a hub costs nothing until the mass on it is worth its size.
+    restart's mass and their edges are at most `max_edges` together; what the others hold is
+    counted and walks no further. So a hub costs nothing until the mass on it is worth its size.
 
     Parameters
     ----------
