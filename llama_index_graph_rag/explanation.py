@@ -52,7 +52,7 @@ class Explanation:
     ├─ Looked for
     │  └─ keywords: Euler
     ├─ Found in the graph (1)
-    │  └─ Euler: Euler (Euler)
+    │  └─ Euler: Euler
     >>> list(explanation.to_networkx().edges(data="predicate"))
     [('Euler', 'Basel', 'born in')]
     """
@@ -138,7 +138,8 @@ class Explanation:
         from llama_index_graph_rag.visualize.networkx_graph import graph_of_relations
         from llama_index_graph_rag.visualize.story import seeds
 
-        return graph_of_relations(self.trace.subgraph, seeds(self.trace))
+        graph: MultiDiGraph[str] = graph_of_relations(self.trace.subgraph, seeds(self.trace))
+        return graph
 
     def _shown(self, node: NodeWithScore) -> ShownPassage:
         from llama_index_graph_rag.visualize.page import ShownPassage

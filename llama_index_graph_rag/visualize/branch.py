@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-LINE = 110
-"""Characters of a line that is printed; the page shows all of them."""
+WIDTH = 100
+"""Letters after which a printed line is continued on the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +31,24 @@ class Branch:
     branches: tuple[Branch, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join([_short(self.text), *self._lines()])
+        return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
+        wrapped = wrap(_flat(self.text), WIDTH) or [""]
+        yield wrapped[0]
+        yield from (f"{'│ ' if self.branches else ''}{line}" for line in wrapped[1:])
         for place, branch in enumerate(self.branches):
             last = place == len(self.branches) - 1
-            yield f"{'└' if last else '├'}─ {_short(branch.text)}"
-            yield from (f"{' ' if last else '│'}  {line}" for line in branch._lines())
+            head, *below = branch._lines()
+            yield f"{'└' if last else '├'}─ {head}"
+            yield from (f"{' ' if last else '│'}  {line}" for line in below)
 
     def __rich__(self) -> Tree:
         """Return the tree that rich prints."""
         from rich.text import Text
         from rich.tree import Tree
 
-        tree = Tree(Text(_short(self.text), style="bold" if self.branches else ""))
+        tree = Tree(Text(_flat(self.text), style="bold" if self.branches else ""))
         for branch in self.branches:
             tree.children.append(branch.__rich__())
         return tree
@@ -66,6 +71,5 @@ def first(lines: Sequence[str], limit: int) -> list[str]:
     return [*lines[:limit], f"... and {more} more"] if more > 0 else list(lines)
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LINE else f"{line[: LINE - 3]}..."
+def _flat(text: str) -> str:
+    return " ".join(text.split())

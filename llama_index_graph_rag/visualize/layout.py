@@ -105,8 +105,9 @@ def _start(distances: Floats) -> Floats:
     best: Floats = vectors[:, -2:][:, ::-1] * np.sqrt(np.maximum(values[-2:][::-1], 0.0))
     if best.shape[1] < 2:
         return np.zeros((n, 2))
-    # An eigenvector's sign is anyone's choice, and leaves of one entity would all start alike.
-    best *= np.where(best[np.abs(best).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    # An eigenvector's sign is anyone's choice: the first entity stands to the left and above.
+    best *= np.where(best[0] > 0, -1.0, 1.0)
+    # Leaves of one entity would all start in one place.
     turn = np.arange(n) * np.pi * (3 - np.sqrt(5))
     jitter = np.column_stack([np.cos(turn), np.sin(turn)])
     jitter *= 0.05 * max(float(distances.max()), 1.0)
@@ -142,7 +143,8 @@ def _packed(places: Floats, boxes: Floats, parts: Sequence[NDArray[np.intp]]) ->
     lows = [(places[part] - boxes[part] / 2).min(axis=0) for part in parts]
     sizes = [(places[part] + boxes[part] / 2).max(axis=0) - low for part, low in zip(parts, lows)]
     area = sum(float((size + GAP).prod()) for size in sizes)
-    width = max(float(np.sqrt(area * WIDE)), float(sizes[0][0]))
+    # Rows are never quite full: a little wider than the area alone would ask.
+    width = max(float(np.sqrt(area * WIDE) * 1.2), float(sizes[0][0]))
     packed: Floats = places.copy()
     x = y = row = 0.0
     for part, low, size in zip(parts, lows, sizes):

@@ -8,8 +8,16 @@ const strength = (relation) => order.indexOf(relation.role);
 const short = (text, limit) => (text.length > limit ? text.slice(0, limit - 1) + "…" : text);
 const hidden = new Set();
 let view = { k: 1, x: 0, y: 0 };
+let touched = false;
 let picked = null;
 let hovered = null;
+
+function tag(text, kind) {
+  const made = make("g", layers[3], { class: "tag " + kind });
+  make("rect", made, { x: 0, y: -10, height: 13, rx: 2 });
+  make("text", made).textContent = text;
+  return made;
+}
 
 function make(kind, parent, attributes) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
@@ -43,8 +51,7 @@ for (const group of between.values()) {
   relation.edge = make("path", layers[0], { class: "edge " + relation.role });
   relation.tip = make("path", layers[0], { class: "tip " + relation.role });
   relation.grip = make("path", layers[1], { class: "grip" });
-  relation.label = make("text", layers[3], { class: "predicate " + relation.role });
-  relation.label.textContent = short(relation.predicate, 30);
+  relation.label = tag(short(relation.predicate, 30), "predicate " + relation.role);
   listen(relation.grip, relation);
 });
 entities.forEach((entity) => {
@@ -54,13 +61,14 @@ entities.forEach((entity) => {
   entity.mark = entity.seed !== null
     ? make("rect", layers[2], { class: "mark" + kind, x: -r, y: -r, width: 2 * r, height: 2 * r, rx: 2 })
     : make("circle", layers[2], { class: "mark" + kind, r });
-  entity.label = make("text", layers[3], { class: kind.trim() });
-  entity.label.textContent = short(entity.name, 26);
+  entity.label = tag(short(entity.name, 26), kind);
   listen(entity.mark, entity);
 });
 // Widths do not change with the view: measured once.
 [...entities, ...relations].forEach((one) => {
-  one.wide = one.label.textContent ? one.label.getComputedTextLength() + 6 : 0;
+  one.wide = one.label.textContent ? one.label.lastChild.getComputedTextLength() + 6 : 0;
+  one.label.firstChild.setAttribute("x", -one.wide / 2);
+  one.label.firstChild.setAttribute("width", one.wide);
 });
 
 // --- where it stands in this view ------------------------------------------------------------
@@ -76,7 +84,7 @@ function curve(relation) {
     const r = 16 + 9 * relation.turn;
     const [a, b] = [[x1 - 5, y1 - from.size], [x1 + 5, y1 - from.size - 1]];
     return { path: `M${a}C${x1 - r},${y1 - 2.2 * r} ${x1 + r},${y1 - 2.2 * r} ${b}`,
-      end: b, way: [-0.3, 1], width, middle: [x1, y1 - 1.75 * r] };
+      end: b, way: [-0.3, 1], width, at: () => [x1, y1 - 1.75 * r] };
   }
   const far = Math.hypot(x2 - x1, y2 - y1) || 1;
   const [u, v] = [(x2 - x1) / far, (y2 - y1) / far];
@@ -88,7 +96,9 @@ function curve(relation) {
   const stop = Math.min(to.size + 2, far / 2);
   const end = [x2 - way[0] * stop, y2 - way[1] * stop];
   const neck = [end[0] - way[0] * width * 0.7, end[1] - way[1] * width * 0.7];
-  return { path: `M${x1},${y1}Q${control} ${neck}`, end, way, width, middle };
+  const at = (t) => [0, 1].map((i) =>
+    (1 - t) ** 2 * [x1, y1][i] + 2 * t * (1 - t) * control[i] + t ** 2 * [x2, y2][i]);
+  return { path: `M${x1},${y1}Q${control} ${neck}`, end, way, width, at };
 }
 
 function tip({ end, way, width }) {
@@ -130,43 +140,56 @@ function draw() {
 
 // --- labels: the telling ones first, none upon another ----------------------------------------
 
+const MUST = 80;
+const isTold = (entity) => entity.told || entity.seed !== null;
+
 function weight(one, now) {
   const on = now && (now.entities.has(one) || now.relations.has(one)) ? 1000 : 0;
-  if (one.mark) return on + (one.seed !== null ? 100 : one.told ? 80 : 30) + Math.min(one.edges.length, 9);
-  return on + [10, 20, 60, 70][strength(one)];
+  if (!one.mark) return on + [10, 20, 60, 95][strength(one)];
+  return on + (one.seed !== null ? 100 : one.told ? 80 : 30) + Math.min(one.edges.length, 9);
+}
+
+function beside(entity, half) {
+  const [x, y] = onScreen(entity);
+  const r = entity.size;
+  const far = half + r / 2;
+  return [[x, y + r + 12], [x, y - r - 5], [x + r + half, y + 4], [x - r - half, y + 4],
+    [x + far, y + r + 10], [x - far, y + r + 10], [x + far, y - r - 3], [x - far, y - r - 3]];
+}
+
+function along(relation) {
+  return [0.5, 0.42, 0.58, 0.34, 0.66].flatMap((t) => {
+    const [x, y] = relation.curve.at(t);
+    return [[x, y + 4], [x, y - 5], [x, y + 13]];
+  });
 }
 
 function label(now) {
-  const taken = entities.filter((entity) => entity.shown).map((entity) => {
-    const [x, y] = onScreen(entity);
-    return [x - entity.size, y - entity.size, x + entity.size, y + entity.size];
+  const [texts, big, small] = [[], [], []];
+  entities.filter((entity) => entity.shown).forEach((entity) => {
+    const [[x, y], r] = [onScreen(entity), entity.size];
+    (isTold(entity) ? big : small).push([x - r, y - r, x + r, y + r]);
   });
-  const legend = document.getElementById("legend").getBoundingClientRect();
   const own = svg.getBoundingClientRect();
   const [right, bottom] = [own.width, own.height];
-  taken.push([0, 0, legend.right - own.left + 4, legend.bottom - own.top + 4]);
-  const free = ([a, b, c, d]) => a > 0 && b > 0 && c < right && d < bottom &&
-    taken.every(([e, f, g, h]) => a >= g || c <= e || b >= h || d <= f);
+  const apart = ([a, b, c, d]) => ([e, f, g, h]) => a >= g || c <= e || b >= h || d <= f;
+  const free = (box, others) => box[0] > 0 && box[1] > 0 && box[2] < right && box[3] < bottom &&
+    others.every((some) => some.every(apart(box)));
   const wanted = [...entities.filter((one) => one.shown), ...relations.filter(isShown)]
     .map((one) => [weight(one, now), one]).sort((a, b) => b[0] - a[0]);
   [...entities, ...relations].forEach((one) => { one.label.style.display = "none"; });
-  for (const [, one] of wanted) {
+  for (const [first, one] of wanted) {
     if (!one.wide) continue;
-    const [x, y] = one.mark ? onScreen(one) : one.curve.middle;
     const half = one.wide / 2;
-    const spots = one.mark
-      ? [[x, y + one.size + 12], [x, y - one.size - 4], [x + one.size + half + 1, y + 4],
-        [x - one.size - half - 1, y + 4]]
-      : [[x, y + 4], [x, y - 6], [x, y + 14]];
-    for (const [at, base] of spots) {
-      const box = [at - half, base - 10, at + half, base + 3];
-      if (!free(box)) continue;
-      taken.push(box);
-      one.label.setAttribute("x", at);
-      one.label.setAttribute("y", base);
-      one.label.style.display = "";
-      break;
-    }
+    const boxes = (one.mark ? beside(one, half) : along(one))
+      .map(([x, y]) => [x - half, y - 10, x + half, y + 3]);
+    // What has to be read may cover the marks of what need not, and if it must any mark.
+    const box = boxes.find((some) => free(some, first >= MUST ? [texts, big] : [texts, big, small])) ||
+      (first >= MUST && boxes.find((some) => free(some, [texts])));
+    if (!box) continue;
+    texts.push(box);
+    one.label.setAttribute("transform", `translate(${box[0] + half},${box[1] + 10})`);
+    one.label.style.display = "";
   }
 }
 
@@ -186,12 +209,14 @@ function fit() {
   const [left, top] = [Math.min(...xs) - 70, Math.min(...ys) - 30];
   const [wide, high] = [Math.max(...xs) + 70 - left, Math.max(...ys) + 40 - top];
   const k = Math.min(own.width / wide, own.height / high, 1.6);
+  touched = false;
   view = { k, x: (own.width - wide * k) / 2 - left * k, y: (own.height - high * k) / 2 - top * k };
   redraw();
 }
 
 function zoom(factor, x, y) {
   const k = Math.min(6, Math.max(0.05, view.k * factor));
+  touched = true;
   const own = svg.getBoundingClientRect();
   const [at, on] = [x === undefined ? own.width / 2 : x, y === undefined ? own.height / 2 : y];
   view = { k, x: at - ((at - view.x) * k) / view.k, y: on - ((on - view.y) * k) / view.k };
@@ -214,7 +239,7 @@ window.addEventListener("pointermove", (event) => {
   if (!dragged) return;
   const [dx, dy] = [event.clientX - dragged[0], event.clientY - dragged[1]];
   if (!moved && Math.hypot(dx, dy) < 4) return;
-  moved = true;
+  moved = touched = true;
   view = { k: view.k, x: view.x + dx, y: view.y + dy };
   dragged = [event.clientX, event.clientY];
   redraw();
@@ -224,7 +249,7 @@ svg.addEventListener("click", () => { if (!moved) pick(null); });
 document.getElementById("in").addEventListener("click", () => zoom(1.4));
 document.getElementById("out").addEventListener("click", () => zoom(1 / 1.4));
 document.getElementById("fit").addEventListener("click", fit);
-window.addEventListener("resize", fit);
+window.addEventListener("resize", () => { if (touched) redraw(); else fit(); });
 window.addEventListener("keydown", (event) => { if (event.key === "Escape") pick(null); });
 
 // --- pointing at things ----------------------------------------------------------------------

@@ -11,11 +11,14 @@ from llama_index.core.schema import MetadataMode, NodeWithScore
 from llama_index_graph_rag.query_state import GraphRAGTrace
 from llama_index_graph_rag.retrievers.connection_trace import ConnectionTrace
 from llama_index_graph_rag.retrievers.knowledge_nodes import KnowledgeGraphTrace
+from llama_index_graph_rag.stores.base import EntityRef
 from llama_index_graph_rag.trace import GraphNodeWithScore, RetrievalTrace, TracedHit
 from llama_index_graph_rag.visualize.branch import Branch, branch, first
 
 SHOWN = 5
 """Hits of each kind that are listed."""
+LINE = 160
+"""Letters of a hit."""
 TITLE = 80
 """Letters of a text that stand for a title."""
 ORIGINS = {
@@ -77,9 +80,13 @@ def _of_graph_rag(trace: GraphRAGTrace) -> list[Branch]:
 
 @steps.register
 def _of_connections(trace: ConnectionTrace) -> list[Branch]:
+    called = {
+        side.name: side.entities[0].name if len(side.entities) == 1 else side.name
+        for side in trace.sides
+    }
     names = [
-        side.name + (f": {_names(trace, place)}" if len(side.entities) > 1 else "")
-        for place, side in enumerate(trace.sides)
+        called[side.name] + (f": {_entities(side.entities)}" if len(side.entities) > 1 else "")
+        for side in trace.sides
     ]
     parts = [branch(f"Names found ({len(names)})", names)] if names else []
     if trace.stages:
@@ -87,19 +94,19 @@ def _of_connections(trace: ConnectionTrace) -> list[Branch]:
             branch(
                 f"Grown to {trace.nodes:,} entities",
                 [
-                    f"round {stage.round}: {trace.sides[stage.side].name}, "
+                    f"round {stage.round}: {called[trace.sides[stage.side].name]}, "
                     f"{stage.expanded:,} expanded, {stage.new:,} new"
                     for stage in trace.stages
                 ],
             )
         )
     found = [
-        f"{one.left} and {one.right}: {one.length} steps apart, {one.n_kept:,} of "
+        f"{called[one.left]} and {called[one.right]}: {one.length} steps apart, {one.n_kept:,} of "
         f"{one.n_paths:,.0f} shortest paths kept"
         for one in trace.connections
     ]
     found += [
-        f"{gap.left} and {gap.right}: "
+        f"{called[gap.left]} and {called[gap.right]}: "
         + ("there is no path" if gap.exhausted else f"none of up to {2 * gap.rounds + 1} steps")
         + f" ({gap.left_seen:,} and {gap.right_seen:,} entities seen)"
         for gap in trace.gaps
@@ -117,10 +124,7 @@ def _of_knowledge_graph(trace: KnowledgeGraphTrace) -> list[Branch]:
         if words
     ]
     parts = [branch("Looked for", asked)] if asked else []
-    found = [
-        f"{name}: {', '.join(f'{ref.name} ({ref.id})' for ref in refs)}"
-        for name, refs in trace.matches.items()
-    ]
+    found = [f"{name}: {_entities(refs)}" for name, refs in trace.matches.items()]
     if trace.unmatched:
         found.append(f"not in the graph: {', '.join(trace.unmatched)}")
     if found:
@@ -168,9 +172,13 @@ def brought_by(trace: RetrievalTrace, node: NodeWithScore) -> str:
 def title_of(node: NodeWithScore) -> str:
     """Return the title that the metadata of a result give, else how its text begins."""
     metadata: Mapping[str, object] = node.node.metadata
+    entities, sequences = metadata.get("entity_ids"), metadata.get("kg_rel_text")
+    if isinstance(entities, list) and metadata.get("kind") in ("path", "entity"):
+        return " - ".join(map(str, node.node.metadata["entities"]))
+    if isinstance(sequences, list) and len(sequences) > 1:
+        return f"{len(sequences)} knowledge sequences"
     names = [str(metadata[key]) for key in ("title", "file_name") if metadata.get(key)]
-    text = " ".join(node.node.get_content(MetadataMode.NONE).split())
-    return names[0] if names else text if len(text) <= TITLE else f"{text[: TITLE - 3]}..."
+    return names[0] if names else shorten(node.node.get_content(MetadataMode.NONE), TITLE)
 
 
 def seeds(trace: RetrievalTrace) -> list[TracedHit]:
@@ -201,8 +209,23 @@ def roles(trace: RetrievalTrace) -> dict[str, str]:
 
 
 def _hit(hit: TracedHit) -> str:
-    return f"{hit.similarity:.2f} {hit.text or hit.id}"
+    return f"{hit.similarity:.2f} {shorten(hit.text or hit.id, LINE)}"
 
 
-def _names(trace: ConnectionTrace, place: int) -> str:
-    return ", ".join(f"{ref.name} ({ref.id})" for ref in trace.sides[place].entities)
+def _entities(refs: Sequence[EntityRef]) -> str:
+    return ", ".join(
+        ref.name if ref.name == ref.id or len(ref.id) == 32 else f"{ref.name} ({ref.id})"
+        for ref in refs
+    )
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return `text` on one line, cut to `limit` letters.
+
+    Examples
+    --------
+    >>> shorten("Leonhard  Euler", 10)
+    'Leonhar...'
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."
