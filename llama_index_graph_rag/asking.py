@@ -20,6 +20,7 @@ from llama_index_graph_rag.updating import UpdatableIndex
 
 if TYPE_CHECKING:
     from llama_index.core.vector_stores.types import BasePydanticVectorStore
+    from networkx import MultiDiGraph
 
 _RETRIEVER_OPTIONS = frozenset(inspect.signature(GraphRAGRetriever).parameters) - {"store", "llm"}
 SAME_LLM = "same"
@@ -33,6 +34,33 @@ class AskableIndex(UpdatableIndex):
     def passage_vector_store(self) -> BasePydanticVectorStore:
         """LlamaIndex's own vector store over the same passages: plain vector RAG."""
         return self._store.passage_vector_store()
+
+    def to_networkx(self) -> MultiDiGraph[str]:
+        """Return the graph that the passages state, for networkx.
+
+        Nodes are entities by name, with ``id``. Edges are relations, keyed by their ids, with
+        ``predicate`` and ``passages``, the ids of those that state them. All passages are read.
+
+        Examples
+        --------
+        >>> from llama_index_graph_rag import GraphRAGIndex
+        >>> from llama_index_graph_rag.demo import load_demo
+        >>> from llama_index.core import MockEmbedding
+        >>> import networkx, tempfile
+        >>> demo = load_demo()
+        >>> index = GraphRAGIndex.from_triplets(
+        ...     demo.nodes, demo.triplets, uri=tempfile.mkdtemp() + "/demo.db",
+        ...     embed_model=MockEmbedding(8),
+        ... )
+        >>> graph = index.to_networkx()
+        >>> networkx.shortest_path(graph.to_undirected(), "Gabriel Cramer", "Leonhard Euler")
+        ['Gabriel Cramer', 'Johann Bernoulli', 'Leonhard Euler']
+        >>> index.close()
+        """
+        from llama_index_graph_rag.visualize.networkx_graph import graph_of_store
+
+        graph: MultiDiGraph[str] = graph_of_store(self._store)
+        return graph
 
     def as_retriever(self, **kwargs: Any) -> GraphRAGRetriever:
         """Return a GraphRAGRetriever over this index; options as for its constructor.
