@@ -440,7 +440,7 @@ def test_more_hits_than_milvus_gives_are_an_error(lite):
 
 
 def test_no_passage_is_lost_where_more_are_permitted_than_one_filter_names(lite, monkeypatch):
-    monkeypatch.setattr("llama_index_graph_rag.stores.milvus.MAX_WINDOW", 2)
+    monkeypatch.setattr("llama_index_graph_rag.stores.milvus_reading.MAX_WINDOW", 2)
     lite.upsert(batch(*(passage_row(id, text=f"text {id}", tags=[id]) for id in "abcdefg")))
     some = MetadataFilters(filters=[MetadataFilter(key="tags", value=list("bdfg"), operator="any")])
     asked = vectors("text g", "text b")
