@@ -90,11 +90,12 @@ def _text(triplets: list[Statement], row: int) -> str:
 
 
 class StubEmbedding(BaseEmbedding):
-    """`text_vector` as an embedding model; `seconds` adds up the time spent in it."""
+    """`text_vector` as an embedding model that remembers its texts; `seconds` were spent in it."""
 
     model_name: str = f"stub-{DIMENSION}"
     embed_batch_size: int = 2_048
     _words: dict[str, NDArray[np.float32]] = PrivateAttr(default_factory=dict)
+    _known: dict[str, list[float]] = PrivateAttr(default_factory=dict)
     _seconds: float = PrivateAttr(default=0.0)
 
     @property
@@ -104,7 +105,11 @@ class StubEmbedding(BaseEmbedding):
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         start = time.perf_counter()
-        vectors = [text_vector(text, self._words).tolist() for text in texts]
+        known = self._known
+        for text in texts:
+            if text not in known:
+                known[text] = text_vector(text, self._words).tolist()
+        vectors = [known[text] for text in texts]
         self._seconds += time.perf_counter() - start
         return vectors
 
