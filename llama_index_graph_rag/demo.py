@@ -130,17 +130,16 @@ def _compare(
     vector = plain.as_retriever(similarity_top_k=top_k)
     graph = index.as_retriever(similarity_top_k=top_k, llm=llm)
     nodes, trace = graph.retrieve_with_trace(question)
+    found = vector.retrieve(question)
     answers = ["", ""]
     if llm is not None:
-        from llama_index.core.query_engine import RetrieverQueryEngine
+        from llama_index_graph_rag.models import answer_from
 
-        answers = [
-            str(RetrieverQueryEngine.from_args(retriever, llm=llm).query(question))
-            for retriever in (vector, graph)
-        ]
+        tried = [answer_from(llm, question, given) for given in (found, nodes)]
+        answers = [answer or reason for answer, reason in tried]
     return Comparison(
         question=question,
-        vector=vector.retrieve(question),
+        vector=found,
         graph=nodes,
         relations=[[use.text for use in result.relations] for result in trace.results],
         vector_answer=answers[0],
@@ -172,9 +171,9 @@ def demo_index() -> GraphRAGIndex:
 
 
 def demo_llm() -> LLM | None:
-    """Return OpenAI's model if ``OPENAI_API_KEY`` is set, else None."""
+    """Return a model behind OpenAI's API if ``OPENAI_API_KEY`` is set, else None."""
     if not os.environ.get("OPENAI_API_KEY"):
         return None
-    from llama_index.llms.openai import OpenAI
+    from llama_index_graph_rag.models import llm_named
 
-    return OpenAI(model=os.environ.get("OPENAI_MODEL", "gpt-4o-mini"))
+    return llm_named(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llama_index_graph_rag.errors import GraphRAGValueError
@@ -10,6 +11,7 @@ from llama_index_graph_rag.errors import GraphRAGValueError
 if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.llms import LLM
+    from llama_index.core.schema import NodeWithScore
 
 LOCAL = "local"
 DEFAULT_LLM = "gpt-4o-mini"
@@ -89,6 +91,19 @@ def llm_named(name: str | None, *, api_base: str | None = None) -> LLM:
         api_key=_key(api_base),
         temperature=0.0,
     )
+
+
+def answer_from(llm: LLM, question: str, nodes: Sequence[NodeWithScore]) -> tuple[str, str]:
+    """Return an LLM's answer from passages, and why there is none if it failed.
+
+    An LLM that is down costs the answer, never the passages.
+    """
+    from llama_index.core import get_response_synthesizer
+
+    try:
+        return str(get_response_synthesizer(llm=llm).synthesize(question, list(nodes))), ""
+    except Exception as error:  # whatever the client of an LLM raises
+        return "", f"no answer: the LLM failed ({type(error).__name__})"
 
 
 def _base(given: str | None) -> str | None:

@@ -353,6 +353,10 @@ class UpdatableIndex(BaseIndex[IndexDict]):
     def _resolved_embed_model(self) -> BaseEmbedding:
         return self._embed_model or Settings.embed_model
 
+    def check_model(self) -> None:
+        """Raise StoreError if the index was built with another embedding model: one embedding."""
+        drive(self._check_model())
+
     def _check_model_once(self) -> Process[None]:
         if not self._model_checked:
             yield from self._check_model()

@@ -1,0 +1,166 @@
+"""The commands over an index that is there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from llama_index_graph_rag.cli.opening import open_index
+from llama_index_graph_rag.cli.output import print_counts, print_json, print_passages
+
+
+def query(arguments: argparse.Namespace) -> None:
+    """Print the passages that answer a question, and with --answer an answer."""
+    from llama_index_graph_rag.models import answer_from, llm_named
+
+    llm = llm_named(arguments.llm, api_base=arguments.api_base) if arguments.answer else None
+    with open_index(arguments, with_model=True) as index:
+        retriever = index.as_retriever(similarity_top_k=arguments.top_k, llm=llm)
+        if arguments.explain:
+            retriever.explain(arguments.question).save_html(arguments.explain)
+        nodes, trace = retriever.retrieve_with_trace(arguments.question)
+    answer, reason = answer_from(llm, arguments.question, nodes) if llm is not None else ("", "")
+    notes = [*trace.fallbacks, *([reason] if reason else [])]
+    relations = [[use.text for use in result.relations] for result in trace.results]
+    if arguments.json:
+        print_json(
+            {
+                "question": arguments.question,
+                "answer": answer,
+                "passages": [
+                    {
+                        "id": node.node.node_id,
+                        "score": node.score,
+                        "text": node.text,
+                        "relations": by,
+                    }
+                    for node, by in zip(nodes, relations)
+                ],
+                "notes": notes,
+                "calls": dict(trace.calls),
+            }
+        )
+        return
+    if answer:
+        print(answer + "\n")
+    print_passages(nodes, relations)
+    _print_notes(notes)
+
+
+def connect(arguments: argparse.Namespace) -> None:
+    """Print how entities are connected; without --uri, those of the demo corpus."""
+    from contextlib import closing
+
+    from llama_index_graph_rag.demo import demo_index
+
+    with open_index(arguments) if arguments.uri else closing(demo_index()) as index:
+        retriever = index.as_connection_retriever(
+            mode="paths", max_paths=arguments.paths, entity_extractor=None
+        )
+        nodes, trace = retriever.connect(arguments.names)
+    if arguments.json:
+        print_json(
+            {
+                "names": arguments.names,
+                "documents": [node.text for node in nodes],
+                "notes": trace.fallbacks,
+            }
+        )
+        return
+    print("\n\n".join(node.text for node in nodes) or "No connection was found.")
+    _print_notes(trace.fallbacks)
+
+
+def stats(arguments: argparse.Namespace) -> None:
+    """Print how much is in an index."""
+    with open_index(arguments) as index:
+        counts = index.stats()
+    print_counts(counts, as_json=arguments.json)
+
+
+def delete(arguments: argparse.Namespace) -> None:
+    """Delete documents, or passages."""
+    with open_index(arguments) as index:
+        before = index.stats()
+        if arguments.passages:
+            index.delete_nodes(arguments.ids)
+        else:
+            for id in arguments.ids:
+                index.delete_ref_doc(id)
+        after = index.stats()
+    deleted = {f"deleted_{kind}": before[kind] - after[kind] for kind in ("passages", "relations")}
+    print_counts(deleted, as_json=arguments.json)
+    if not deleted["deleted_passages"]:
+        _print_notes([f"no such {'passage' if arguments.passages else 'document'} was here"])
+
+
+def vacuum(arguments: argparse.Namespace) -> None:
+    """Remove what no passage holds any more."""
+    with open_index(arguments) as index:
+        removed = index.vacuum()
+    print_counts(
+        {f"removed_{kind}": count for kind, count in removed.items()}, as_json=arguments.json
+    )
+
+
+def export(arguments: argparse.Namespace) -> None:
+    """Print passages and their triplets, one JSON object a line."""
+    with open_index(arguments) as index:
+        for page in index.store.scan_passages():
+            for passage in index.store.get_passages([key.id for key in page]):
+                line = {
+                    "id": passage.node.node_id,
+                    "ref_doc_id": passage.node.ref_doc_id,
+                    "text": passage.node.text,
+                    "metadata": passage.node.metadata,
+                    "triplets": [list(mention.triplet) for mention in passage.mentions],
+                }
+                print(json.dumps(line, ensure_ascii=False))
+
+
+def evaluate(arguments: argparse.Namespace) -> None:
+    """Measure retrieval on a data set, against plain vector retrieval on the same passages."""
+    import tempfile
+    from pathlib import Path
+
+    from llama_index.core import VectorStoreIndex
+
+    from llama_index_graph_rag.evaluation import evaluate as measure
+    from llama_index_graph_rag.evaluation import load_dataset
+    from llama_index_graph_rag.index import GraphRAGIndex
+    from llama_index_graph_rag.models import LOCAL, embed_model_named
+
+    dataset = load_dataset(arguments.data)
+    model = embed_model_named(arguments.embed_model or LOCAL, api_base=arguments.api_base)
+    with tempfile.TemporaryDirectory() as folder:
+        index = GraphRAGIndex.from_triplets(
+            dataset.nodes,
+            dataset.triplets,
+            uri=Path(folder) / "eval.db",
+            embed_model=model,
+            show_progress=not arguments.json,
+        )
+        try:
+            plain = VectorStoreIndex.from_vector_store(
+                index.passage_vector_store, embed_model=model
+            )
+            dense = measure(plain.as_retriever(similarity_top_k=10), dataset, name="dense")
+            graph = measure(
+                index.as_retriever(similarity_top_k=10), dataset, baseline=dense, name="graph"
+            )
+        finally:
+            index.close()
+    if arguments.json:
+        reports = [report.to_dict(with_questions=False) for report in (dense, graph)]
+        print_json({"dataset": dataset.name, "retrievers": dict(zip(("dense", "graph"), reports))})
+    else:
+        print(dense.to_table())
+        print()
+        print(graph.to_table())
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    for line in notes:
+        print(f"note: {line}", file=sys.stderr)

@@ -1,0 +1,133 @@
+"""The command that indexes files and folders."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llama_index_graph_rag.cli.opening import open_index
+from llama_index_graph_rag.cli.output import print_counts, print_json
+from llama_index_graph_rag.errors import GraphRAGError, GraphRAGValueError
+
+if TYPE_CHECKING:
+    from llama_index.core.schema import Document, TransformComponent
+
+
+class IndexingFailedError(GraphRAGError):
+    """Some files or passages failed; all others are indexed."""
+
+
+def index(arguments: argparse.Namespace) -> None:
+    """Index files and folders; what is there already with the same content costs nothing.
+
+    Raises
+    ------
+    IndexingFailedError
+        If files could not be read or the LLM failed on passages; running again retries those.
+    """
+    documents, unreadable = read_files(arguments.paths)
+    with open_index(
+        arguments,
+        with_model=True,
+        create=True,
+        triplet_extractor=_extractor(arguments),
+        num_workers=arguments.workers,
+        show_progress=not arguments.json,
+    ) as opened:
+        if arguments.estimate:
+            prices = {
+                f"price_per_million_{kind}": value
+                for kind in ("input", "output", "embedding")
+                if (value := getattr(arguments, f"price_{kind}")) is not None
+            }
+            print_json(asdict(opened.estimate(documents, **prices)))
+            return
+        changed = opened.refresh_ref_docs(documents)
+        report, stats = opened.report, opened.stats()
+    counts = {
+        "documents": len(documents),
+        "changed": sum(changed),
+        "written": report.written,
+        "unchanged": report.unchanged,
+        "llm_calls": report.usage.calls,
+        "prompt_tokens": report.usage.prompt_tokens,
+        "completion_tokens": report.usage.completion_tokens,
+        "invalid_triplets": len(report.invalid),
+        "failed_passages": len(report.failures),
+        "unreadable_files": len(unreadable),
+        **{f"total_{kind}": stats[kind] for kind in ("passages", "entities", "relations")},
+    }
+    print_counts(counts, as_json=arguments.json)
+    failed = [*unreadable, *(f"{item.node_id}: {item.reason}" for item in report.failures)]
+    for line in failed:
+        print(f"failed: {line}", file=sys.stderr)
+    if failed:
+        raise IndexingFailedError(
+            f"{len(failed)} files or passages failed (listed above), all others are indexed; run "
+            "the same command again to retry them"
+        )
+
+
+def read_files(paths: Sequence[str]) -> tuple[list[Document], list[str]]:
+    """Return a document a file (or page), its path as id, and what could not be read and why.
+
+    Folders are read with all they hold, hidden files left out. Text is UTF-8; other kinds of file
+    are read where LlamaIndex's readers for them are installed.
+
+    Raises
+    ------
+    GraphRAGValueError
+        If a path does not exist, or there is no file at all.
+    """
+    from llama_index.core import SimpleDirectoryReader
+
+    documents: list[Document] = []
+    unreadable: list[str] = []
+    files = list(dict.fromkeys(file for path in paths for file in _files(Path(path))))
+    if not files:
+        raise GraphRAGValueError(f"there is no file in {', '.join(paths)}; give files or folders")
+    for file in files:
+        name = file.as_posix()
+        try:
+            documents += SimpleDirectoryReader.load_file(
+                input_file=file,
+                # Not LlamaIndex's own metadata: its dates would make every copy a change.
+                file_metadata=lambda path: {"file_path": Path(path).as_posix()},
+                file_extractor={},
+                filename_as_id=True,
+                encoding="utf-8",
+                errors="strict",
+                raise_on_error=True,
+            )
+        except Exception as error:  # a reader of any kind of file may raise anything
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            unreadable.append(f"{name}: {reason} (text files must be UTF-8)")
+    return documents, unreadable
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.exists():
+        raise GraphRAGValueError(f"there is no file or folder {str(path)!r}; check the path")
+    if path.is_file():
+        yield path
+        return
+    for file in sorted(path.rglob("*")):
+        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+        if file.is_file() and not hidden:
+            yield file
+
+
+def _extractor(arguments: argparse.Namespace) -> TransformComponent:
+    if arguments.extractor == "spacy":
+        from llama_index_graph_rag.extractors.spacy_triplets import DependencyTripletExtractor
+
+        return DependencyTripletExtractor()
+    from llama_index_graph_rag.extractors.triplets import LLMTripletExtractor
+    from llama_index_graph_rag.models import llm_named
+
+    llm = llm_named(arguments.llm, api_base=arguments.api_base)
+    return LLMTripletExtractor(llm, num_workers=arguments.workers)

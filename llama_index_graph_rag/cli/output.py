@@ -1,0 +1,34 @@
+"""What commands print: passages, counts, JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llama_index.core.schema import NodeWithScore
+
+
+def print_json(value: object) -> None:
+    """Print a value as indented JSON, every script as it is."""
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_counts(counts: Mapping[str, float], *, as_json: bool) -> None:
+    """Print names and numbers."""
+    if as_json:
+        print_json(dict(counts))
+        return
+    for name, count in counts.items():
+        print(f"{name.replace('_', ' '):>22} {count:,}")
+
+
+def print_passages(nodes: Sequence[NodeWithScore], relations: Sequence[Sequence[str]] = ()) -> None:
+    """Print passages, and below each the relations that led there."""
+    for place, node in enumerate(nodes):
+        print(textwrap.indent(textwrap.fill(f"{place + 1}. {node.text}", 92), "  "))
+        for text in relations[place] if place < len(relations) else ():
+            print(f"       by: {text}")
+    print()
