@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from llama_index_graph_rag.errors import GraphRAGValueError, MissingExtraError, StoreError
+from llama_index_graph_rag.identity import clean_text
 
 if TYPE_CHECKING:
     import httpx
@@ -26,6 +27,9 @@ logger = logging.getLogger("llama_index_graph_rag")
 
 MAX_BODY_BYTES = 65_536
 """HugeGraph refuses a longer request."""
+
+MAX_WAIT = 10.0
+"""Most seconds that are waited because the server asked for it."""
 
 BATCH_BYTES = 48_000
 """How many bytes of values one request may carry; the rest is for script and escapes."""
@@ -99,10 +103,11 @@ class GremlinClient:
     timeout
         Seconds to wait for the server, default 30.
     retries
-        How often a request is repeated after a status of 500 or more or a lost connection,
-        default 2. All writes of this package can be repeated.
+        How often a request is repeated after a status of 429, of 500 or more, or a lost
+        connection, default 2. All writes of this package can be repeated.
     backoff
-        Seconds before the first repetition, doubled each time, default 0.2.
+        Seconds before the first repetition, doubled each time, default 0.2. After a 429 with
+        ``Retry-After`` that time, at most 10 seconds.
 
     Raises
     ------
@@ -125,7 +130,7 @@ class GremlinClient:
 
     def __post_init__(self) -> None:
         try:
-            import httpx  # noqa: F401
+            import httpx
         except ImportError as error:
             raise MissingExtraError("httpx", "hugegraph") from error
         if not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", self.url):
@@ -133,6 +138,12 @@ class GremlinClient:
                 "url is the address of HugeGraph's REST server, like 'http://127.0.0.1:8080'; "
                 "a user and password go into username= and password=, not into the url"
             )
+        try:
+            port = httpx.URL(self.url).port or 0
+        except httpx.InvalidURL as error:
+            raise GraphRAGValueError(f"url={self.url!r} is no address: {error}") from error
+        if port > 65_535:
+            raise GraphRAGValueError(f"url={self.url!r}: a port is at most 65,535")
         for name in ("graph", "graphspace"):
             if not re.fullmatch(r"[A-Za-z0-9_]+", getattr(self, name)):
                 raise GraphRAGValueError(
@@ -158,7 +169,7 @@ class GremlinClient:
         import httpx
 
         steps = self._steps(ask)
-        outcome: httpx.Response | httpx.TransportError | None = None
+        outcome: httpx.Response | httpx.RequestError | None = None
         with httpx.Client(**self._options()) as client:
             while True:
                 try:
@@ -170,7 +181,7 @@ class GremlinClient:
                     continue
                 try:
                     outcome = client.request(**_arguments(step))
-                except httpx.TransportError as error:
+                except httpx.RequestError as error:
                     outcome = error
 
     async def arun(self, ask: Ask[T]) -> T:
@@ -178,7 +189,7 @@ class GremlinClient:
         import httpx
 
         steps = self._steps(ask)
-        outcome: httpx.Response | httpx.TransportError | None = None
+        outcome: httpx.Response | httpx.RequestError | None = None
         async with httpx.AsyncClient(**self._options()) as client:
             while True:
                 try:
@@ -190,7 +201,7 @@ class GremlinClient:
                     continue
                 try:
                     outcome = await client.request(**_arguments(step))
-                except httpx.TransportError as error:
+                except httpx.RequestError as error:
                     outcome = error
 
     def _options(self) -> dict[str, Any]:
@@ -224,12 +235,14 @@ class GremlinClient:
         for attempt in range(self.retries + 1):
             outcome = yield request
             lost = not hasattr(outcome, "status_code")
-            if not lost and outcome.status_code < 500:
+            if not lost and outcome.status_code < 500 and outcome.status_code != 429:
                 break
             if attempt < self.retries:
                 reason = type(outcome).__name__ if lost else f"status {outcome.status_code}"
                 logger.warning("%s %s: %s, trying again", request.method, request.path, reason)
-                yield float(self.backoff * 2**attempt)
+                asked = None if lost else outcome.headers.get("retry-after")
+                wait = min(MAX_WAIT, int(asked)) if asked and asked.isdecimal() else None
+                yield float(self.backoff * 2**attempt if wait is None else wait)
         if lost:
             raise StoreError(
                 f"HugeGraph at {self.url} did not answer {request.method} {request.path} "
@@ -268,7 +281,7 @@ class GremlinClient:
             return wanted._replace(path=wanted.path.replace("{graph}", names.graph_path))
         body = {
             "gremlin": wanted.script,
-            "bindings": wanted.bindings,
+            "bindings": {name: _clean(value) for name, value in wanted.bindings.items()},
             "language": "gremlin-groovy",
             "aliases": names.aliases,
         }
@@ -323,7 +336,7 @@ def batches(values: Iterable[T], limit: int = BATCH_BYTES) -> Iterator[list[T]]:
 def _arguments(request: Request) -> dict[str, Any]:
     arguments: dict[str, Any] = {"method": request.method, "url": request.path}
     if request.body is not None:
-        # ASCII only, as it was measured; clean of lone surrogates by the same token.
+        # ASCII only, as it was measured.
         arguments["content"] = json.dumps(request.body).encode()
         arguments["headers"] = {"Content-Type": "application/json"}
     return arguments
@@ -339,6 +352,8 @@ def _reason(response: httpx.Response) -> str:
 
 
 def _remedy(status: int) -> str:
+    if status == 429:
+        return "; lower the load, wait, or raise retries= and backoff="
     if status == 401:
         return "; set username= and password="
     if status == 403:
@@ -346,6 +361,12 @@ def _remedy(status: int) -> str:
     if status == 413:
         return "; ask with fewer or shorter values"
     return ""
+
+
+def _clean(value: object) -> object:
+    if isinstance(value, str):
+        return clean_text(value)
+    return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
 def _short(text: str, limit: int = 500) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
-from llama_index_graph_rag.identity import canonical_name, entity_id
 from llama_index_graph_rag.stores.gremlin import Ask, Gremlin, Request, batches
-from llama_index_graph_rag.stores.hugegraph_schema import HugeGraphSchema
+from llama_index_graph_rag.stores.hugegraph_schema import HugeGraphSchema, vertex_id
 from llama_index_graph_rag.triplets import unique_triplets
 
 logger = logging.getLogger("llama_index_graph_rag")
@@ -18,21 +17,6 @@ T = TypeVar("T")
 
 ROWS_A_REQUEST = 500
 """HugeGraph takes at most this many vertices or edges in one request."""
-
-MAX_ID_BYTES = 128
-"""HugeGraph takes no longer vertex id."""
-
-
-def vertex_id(name: str) -> str:
-    """Return the vertex id of an entity: its canonical name, or a hash where that is too long.
-
-    Examples
-    --------
-    >>> vertex_id("Leonhard  Euler")
-    'leonhard euler'
-    """
-    id = canonical_name(name)
-    return id if len(id.encode()) <= MAX_ID_BYTES else entity_id(name)
 
 
 def load_triplets(

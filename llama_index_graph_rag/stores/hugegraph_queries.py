@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
+from llama_index_graph_rag.identity import clean_text
 from llama_index_graph_rag.stores.base import (
     Edge,
     EntityRef,
@@ -23,7 +24,12 @@ from llama_index_graph_rag.stores.base import (
 )
 from llama_index_graph_rag.stores.gremlin import BATCH_BYTES, Ask, Gremlin, batches
 from llama_index_graph_rag.stores.hugegraph_loading import load_triplets
-from llama_index_graph_rag.stores.hugegraph_schema import HugeGraphSchema, ask_index, ask_schema
+from llama_index_graph_rag.stores.hugegraph_schema import (
+    HugeGraphSchema,
+    ask_index,
+    ask_schema,
+    can_be_id,
+)
 from llama_index_graph_rag.stores.path_order import SCANNED_PATHS, in_turns
 
 logger = logging.getLogger("llama_index_graph_rag")
@@ -204,7 +210,12 @@ class HugeGraphQueries:
         )
         facts = []
         for edges in asked:
-            each = [self._fact(edge, refs) for edge in edges]
+            # A vertex may have been deleted since its edge was read.
+            each = [
+                self._fact(edge, refs)
+                for edge in edges
+                if str(edge["out"]) in refs and str(edge["in"]) in refs
+            ]
             each.sort(key=lambda fact: (fact.predicate, fact.subject.id, fact.object.id))
             facts.extend(each[:per_pair])
         return facts
@@ -294,9 +305,9 @@ def _varargs(prefix: str, values: Sequence[str]) -> tuple[str, dict[str, object]
 def _id_batches(ids: Iterable[str], share: int = 1) -> Iterator[list[Any]]:
     """Split ids into requests; an id of digits is asked for as a text and as a number.
 
-    HugeGraph wants all ids of one query to be of one type.
+    HugeGraph wants all ids of one query to be of one type. What can be no id is not asked for.
     """
-    texts = [id for id in dict.fromkeys(ids) if id]
+    texts = [id for id in dict.fromkeys(map(clean_text, ids)) if can_be_id(id)]
     numbers = [int(id) for id in texts if id.isascii() and id.isdigit() and len(id) < 19]
     limit = BATCH_BYTES // share
     yield from batches(texts, limit)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
-from llama_index_graph_rag.identity import canonical_name
+from llama_index_graph_rag.identity import canonical_name, clean_text, entity_id
 from llama_index_graph_rag.stores.gremlin import Ask, Request
 
+MAX_ID_BYTES = 128
+"""HugeGraph takes no longer vertex id, in a query either."""
+
 _SCHEMA = "{graph}/schema"
-_WHOLE = {"BYTE", "INT", "LONG"}
+_BITS = {"BYTE": 8, "INT": 32, "LONG": 64}
 _FRACTION = {"FLOAT", "DOUBLE"}
 _MATCHING = {"SECONDARY", "UNIQUE", "RANGE_INT", "RANGE_LONG", "RANGE_FLOAT", "RANGE_DOUBLE"}
 
@@ -36,7 +40,7 @@ class HugeGraphSchema:
     def candidate_ids(self, name: str, by: str | None) -> list[str]:
         """Return the vertex ids that `name` may stand for.
 
-        Without `by`: the name itself, its canonical form, and the id that each label with one
+        Without `by`: the name itself, its `vertex_id`, and the id that each label with one
         primary key makes of it. With `by`: the last, for labels whose primary key it is.
         """
         made = [
@@ -44,8 +48,8 @@ class HugeGraphSchema:
             for label in self.vertex_labels.values()
             if self._text_key(label) is not None and by in (None, self._text_key(label))
         ]
-        own = [name, canonical_name(name)] if by is None else []
-        return [id for id in dict.fromkeys([*own, *made]) if id] if name else []
+        own = [name, vertex_id(name)] if by is None else []
+        return list(filter(can_be_id, dict.fromkeys([*own, *made]))) if name else []
 
     def indexed(self, name: str) -> list[str]:
         """Return the vertex labels on which the property has an index to match by."""
@@ -72,12 +76,17 @@ class HugeGraphSchema:
     def value(self, property_name: str, text: str) -> str | int | float | None:
         """Return `text` as a value of the property's type; None if it cannot be one."""
         kind = self.property_keys[property_name]["data_type"]
+        if kind not in _FRACTION and kind not in _BITS:
+            return clean_text(text)
         try:
-            if kind in _WHOLE:
-                return int(text)
-            return float(text) if kind in _FRACTION else text
+            number = int(text) if kind in _BITS else float(text)
         except ValueError:
             return None
+        # One value out of range would have the server refuse all others with it.
+        if kind in _BITS:
+            most = 2 ** (_BITS[kind] - 1)
+            return number if -most <= number < most else None
+        return number if math.isfinite(number) else None
 
     def text(self) -> str:
         """Return the schema for an LLM: a line a vertex label and a line an edge label."""
@@ -102,6 +111,29 @@ class HugeGraphSchema:
         if label["id_strategy"] != "PRIMARY_KEY" or len(keys) != 1:
             return None
         return str(keys[0]) if self.property_keys[keys[0]]["data_type"] == "TEXT" else None
+
+
+def vertex_id(name: str) -> str:
+    """Return the vertex id of an entity: its canonical name, or a hash where that is too long.
+
+    Examples
+    --------
+    >>> vertex_id("Leonhard  Euler")
+    'leonhard euler'
+    """
+    id = canonical_name(name)
+    return id if len(id.encode()) <= MAX_ID_BYTES else entity_id(name)
+
+
+def can_be_id(id: str) -> bool:
+    """Tell whether a vertex can have this id: HugeGraph refuses a query by another.
+
+    Examples
+    --------
+    >>> can_be_id("1:marko"), can_be_id(""), can_be_id("x" * 129)
+    (True, False, False)
+    """
+    return 0 < len(id.encode(errors="replace")) <= MAX_ID_BYTES
 
 
 def ask_schema() -> Ask[HugeGraphSchema]:

@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from llama_index_graph_rag.errors import MissingExtraError
 
 MAX_BODY_BYTES = 65_536
+MAX_ID_BYTES = 128
 
 _STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _NO_INDEX = (
@@ -317,6 +318,9 @@ class HugeGraphTestServer:
                     )
                 self._label("edgelabels", label)
         for ids in re.findall(r"hasId\(within\((\w+)\)\)", script):
+            for id in bindings.get(ids, ()):
+                if isinstance(id, str) and len(id.encode(errors="replace")) > MAX_ID_BYTES:
+                    raise _bad(f"Id max length is {MAX_ID_BYTES}, but got {len(id.encode())}")
             if len({type(id) for id in bindings.get(ids, ())}) > 1:
                 raise _bad(
                     "Has comparisons on a collection of ids require ids to all be of the same type"

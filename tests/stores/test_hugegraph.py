@@ -300,9 +300,11 @@ def test_requests_stay_under_the_limit(fault_server):
     assert max(sizes) < MAX_BODY_BYTES
 
 
-def test_a_value_that_no_request_can_carry_is_left_out_with_a_word(fault_server, caplog):
+def test_a_value_that_no_request_can_carry_is_left_out_with_a_word(cinema, caplog):
+    cinema.create_index("name")
     with caplog.at_level(logging.WARNING, "llama_index_graph_rag"):
-        assert HugeGraphStore(fault_server.url).match_entities(["x" * 60_000]) == [[]]
+        found = cinema.match_entities(["x" * 60_000, "Ida Berg"], by="name")
+    assert ids(found) == [[], ["nm1"]]
     assert "left out" in caplog.text
 
 
@@ -335,6 +337,65 @@ def test_5xx_is_tried_again(fault_server, status, caplog):
     store = HugeGraphStore(fault_server.url, backoff=0)
     assert store.match_entities(["x"]) == [[]]
     assert caplog.text.count("trying again") == 2
+
+
+@pytest.mark.parametrize("name", ["x" * 8_000, "\u957f" * 100, "Name: " + "z" * 128])
+def test_a_name_longer_than_an_id_is_found_and_walked_from(hugegraph_url, name):
+    store = HugeGraphStore(hugegraph_url)
+    store.add_triplets([(name, "knows", "Euler")])
+    (found,), (other,) = store.match_entities([name, "Euler"])
+    assert found.name == name
+    assert [len(path.edges) for path in store.paths([found.id])] == [1]
+    assert store.neighbors([name]) == {}
+    assert store.links([name, found.id], [other.id])[0].left_id == found.id
+
+
+def test_lone_surrogates_are_asked_for_like_any_text(hugegraph_url):
+    store = HugeGraphStore(hugegraph_url)
+    store.add_triplets([("half \ud800 pair", "knows", "Euler")])
+    names = ["half \ud800 pair", "\ud800", "Euler"]
+    assert ids(store.match_entities(names)) == [["half \ufffd pair"], [], ["euler"]]
+    assert store.neighbors(["\ud800"]) == {}
+    assert store.paths(["euler"], labels=["\ud800"]) == []
+
+
+@pytest.mark.parametrize("odd", ["9" * 30, "-9" + "9" * 20, "1e999", "nan", "inf", "9" * 5_000])
+def test_a_number_out_of_range_spoils_no_other(cinema, odd):
+    cinema.create_index("born")
+    assert ids(cinema.match_entities([odd, "1951"], by="born")) == [[], ["nm2"]]
+
+
+def test_a_vertex_that_is_deleted_in_between_takes_its_facts_along(hugegraph_url, monkeypatch):
+    store = HugeGraphStore(hugegraph_url)
+    store.add_triplets([("A", "r", "B"), ("A", "r", "C")])
+    read = store._queries._vertices
+
+    def without_b(wanted):
+        found = yield from read(wanted)
+        found.pop("b", None)
+        return found
+
+    monkeypatch.setattr(type(store._queries), "_vertices", lambda self, wanted: without_b(wanted))
+    facts = store.facts([("a", "b"), ("a", "c")])
+    assert [fact.object.name for fact in facts] == ["C"]
+
+
+def test_429_is_tried_again(fault_server, caplog):
+    fault_server.faults.extend([429, 429])
+    assert HugeGraphStore(fault_server.url, backoff=0).match_entities(["x"]) == [[]]
+    assert "429" in caplog.text
+
+
+async def test_429_that_stays_names_the_remedy(fault_server):
+    fault_server.faults.extend([429] * 3)
+    with pytest.raises(StoreError, match="lower the load"):
+        await HugeGraphStore(fault_server.url, backoff=0).aschema()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://[::1", "http://\ud800"])
+def test_an_address_that_cannot_be_is_refused_at_once(url):
+    with pytest.raises(GraphRAGValueError, match="url"):
+        HugeGraphStore(url)
 
 
 def test_5xx_that_stays_is_an_error(fault_server):
