@@ -582,7 +582,8 @@ class GraphIndexStoreSuite:
         await store.adelete_passages(["p1"])
         await store.adelete_documents(["d"])
         await store.aflush()
-        assert await store.avacuum() == store.vacuum()
+        await store.avacuum()
+        assert set(store.vacuum().values()) == {0}
         assert not await store.arefresh()
         assert await store.arefresh(full=True)
         assert store.stats()["passages"] == 0
