@@ -146,9 +146,10 @@ class Explanation:
         from llama_index_graph_rag.visualize.story import brought_by, title_of
 
         uses = node.relations if isinstance(node, GraphNodeWithScore) else ()
+        title = title_of(node)
         return ShownPassage(
-            title=title_of(node),
-            text=node.node.get_content(MetadataMode.NONE),
+            title=title,
+            text=node.node.get_content(MetadataMode.NONE).removeprefix(f"{title}\n"),
             score=node.score,
             how=brought_by(self.trace, node),
             relations=[(use.id, use.text) for use in uses],

@@ -76,24 +76,24 @@ def graph_of_store(store: GraphIndexStore) -> MultiDiGraph[str]:
     snapshot = store.snapshot()
     ids = sorted(snapshot.passage_ids(np.flatnonzero(snapshot.passages.owners >= 0)))
     names: dict[str, str] = {}
-
-    def name_of(id: str, spelled: str) -> str:
-        if id not in names:
-            row = int(snapshot.entity_rows([id])[0])
-            names[id] = snapshot.entity_names[row] if row >= 0 else spelled
-            graph.add_node(names[id], id=id)
-        return names[id]
-
     graph: MultiDiGraph[str] = nx.MultiDiGraph()
     for start in range(0, len(ids), BATCH):
-        for passage in store.get_passages(ids[start : start + BATCH]):
-            for id, mention in zip(passage.relation_ids, passage.mentions):
-                triplet = mention.triplet
-                subject = name_of(triplet.subject_id, triplet.subject)
-                object = name_of(triplet.object_id, triplet.object)
-                if not graph.has_edge(subject, object, key=id):
-                    graph.add_edge(
-                        subject, object, key=id, predicate=triplet.predicate, passages=[]
-                    )
-                graph.edges[subject, object, id]["passages"].append(passage.node.node_id)
+        stated = [
+            (id, mention.triplet, passage.node.node_id)
+            for passage in store.get_passages(ids[start : start + BATCH])
+            for id, mention in zip(passage.relation_ids, passage.mentions)
+        ]
+        spelled: dict[str, str] = {}
+        for _, triplet, _ in stated:
+            spelled.setdefault(triplet.subject_id, triplet.subject)
+            spelled.setdefault(triplet.object_id, triplet.object)
+        new = [id for id in spelled if id not in names]
+        for id, row in zip(new, snapshot.entity_rows(new).tolist()):
+            names[id] = snapshot.entity_names[row] if row >= 0 else spelled[id]
+            graph.add_node(names[id], id=id)
+        for id, triplet, passage_id in stated:
+            subject, object = names[triplet.subject_id], names[triplet.object_id]
+            if not graph.has_edge(subject, object, key=id):
+                graph.add_edge(subject, object, key=id, predicate=triplet.predicate, passages=[])
+            graph.edges[subject, object, id]["passages"].append(passage_id)
     return graph

@@ -141,7 +141,7 @@ def returned(trace: RetrievalTrace, nodes: Sequence[NodeWithScore]) -> Branch:
     for place, node in enumerate(nodes, start=1):
         how = brought_by(trace, node)
         score = "" if node.score is None else f" {node.score:.3f}"
-        title = title_of(node)
+        title = title_of(node) or shorten(node.node.get_content(MetadataMode.NONE), TITLE)
         uses = node.relations if isinstance(node, GraphNodeWithScore) else ()
         relations = first([use.text for use in uses], SHOWN)
         lines.append(branch(f"{place}.{score} {title}{f' ({how})' if how else ''}", relations))
@@ -170,7 +170,7 @@ def brought_by(trace: RetrievalTrace, node: NodeWithScore) -> str:
 
 
 def title_of(node: NodeWithScore) -> str:
-    """Return the title that the metadata of a result give, else how its text begins."""
+    """Return the title that the metadata of a result give, "" if they give none."""
     metadata: Mapping[str, object] = node.node.metadata
     entities, sequences = metadata.get("entity_ids"), metadata.get("kg_rel_text")
     if isinstance(entities, list) and metadata.get("kind") in ("path", "entity"):
@@ -178,7 +178,7 @@ def title_of(node: NodeWithScore) -> str:
     if isinstance(sequences, list) and len(sequences) > 1:
         return f"{len(sequences)} knowledge sequences"
     names = [str(metadata[key]) for key in ("title", "file_name") if metadata.get(key)]
-    return names[0] if names else shorten(node.node.get_content(MetadataMode.NONE), TITLE)
+    return names[0] if names else ""
 
 
 def seeds(trace: RetrievalTrace) -> list[TracedHit]:
