@@ -52,7 +52,8 @@ def together(first: Step[T], second: Step[U]) -> Step[tuple[T, U]]:
         # A task group would be tidier, but Python 3.10 has none.
         tasks = asyncio.ensure_future(first.arun()), asyncio.ensure_future(second.arun())
         try:
-            return await asyncio.gather(*tasks)
+            results = await asyncio.gather(*tasks)
+            return results[0], results[1]
         finally:
             for task in tasks:
                 task.cancel()  # where one fails, the other must not go on and cost

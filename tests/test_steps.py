@@ -97,6 +97,28 @@ async def test_together_is_one_after_the_other_or_at_once():
     assert order == ["1", "2"]
 
 
+async def test_where_one_of_two_fails_the_other_does_not_go_on():
+    ended = []
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def failing() -> None:
+        raise ValueError("no")
+
+    def both() -> Process[tuple[None, None]]:
+        steps = Step(lambda: None, endless), Step(lambda: None, failing)
+        return (yield from perform(together(*steps)))
+
+    with pytest.raises(ValueError, match="no"):
+        await asyncio.wait_for(adrive(both()), 5)
+    await asyncio.sleep(0)
+    assert ended == [True]
+
+
 async def test_a_cancelled_process_is_cleaned_up():
     cleaned = []
 
