@@ -101,6 +101,7 @@ def entity_id(name: str) -> str:
     return _digest("entity", canonical_name(name))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def relation_id(subject: str, predicate: str, object: str) -> str:
     """Return the id of a triplet: a hash of its structure, not of its text.
 

@@ -33,6 +33,9 @@ logger = logging.getLogger("llama_index_graph_rag")
 PROBE_TEXT = "Leonhard Euler was a student of Johann Bernoulli."
 """The fixed text whose embedding tells one embedding model from another."""
 BATCH_PASSAGES = 128
+"""Passages that are read by an LLM before they are committed: what a broken run loses at most."""
+WRITE_PASSAGES = 512
+"""Passages that are ready and committed at once: each commit has a price."""
 MAX_ATTEMPTS = 10
 """Times that a batch is written anew because others delete what it relies on."""
 
@@ -315,8 +318,8 @@ def _embedding(model: BaseEmbedding, texts: list[str]) -> Step[list[list[float]]
 
 
 def _batches(passages: Sequence[Passage]) -> Iterator[Sequence[Passage]]:
-    for start in range(0, len(passages), BATCH_PASSAGES):
-        yield passages[start : start + BATCH_PASSAGES]
+    for start in range(0, len(passages), WRITE_PASSAGES):
+        yield passages[start : start + WRITE_PASSAGES]
 
 
 def _text_node(node: BaseNode) -> TextNode:

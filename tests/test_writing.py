@@ -216,7 +216,7 @@ def test_a_model_that_returns_bad_vectors(write, make_embedding, store, vector, 
 def test_what_failed_in_the_middle_is_finished_by_writing_again(
     write, make_embedding, store, monkeypatch
 ):
-    monkeypatch.setattr(writing, "BATCH_PASSAGES", 2)
+    monkeypatch.setattr(writing, "WRITE_PASSAGES", 2)
 
     class Failing(make_embedding):
         def _get_text_embeddings(self, texts):

@@ -244,7 +244,10 @@ class MilvusConnection:
                 yield page
             return
         # Not query_iterator: it fails on keys with quotes or newlines and sleeps at its start.
-        page = self.query(collection, where or 'id >= ""', fields, SCAN_PAGE)
+        # Session consistency shows what this client wrote, Strong what any did: after passages,
+        # the relations that they state. What one page has waited for, the next ones show.
+        first = where or 'id >= ""'
+        page = self.query(collection, first, fields, SCAN_PAGE, consistency="Strong")
         while page:
             yield page
             if len(page) < SCAN_PAGE:
