@@ -270,7 +270,7 @@ class Ingestion:
                 done = waiting.pop(found.node.node_id, None)
                 if done is None:
                     raise GraphRAGTypeError(
-                        f"{extractor.class_name()} yielded passage {found.node.node_id!r}, which "
+                        f"{type(extractor).__name__} yielded passage {found.node.node_id!r}, which "
                         "it was not given or yielded before; it must yield each passage once"
                     )
                 batch.append(self._with_triplets(done, found))
@@ -281,7 +281,7 @@ class Ingestion:
             yield from perform(feed.end)
             raise
         for item in waiting.values():
-            item.failure = f"{extractor.class_name()} passed over this passage"
+            item.failure = f"{type(extractor).__name__} passed over this passage"
         for part in _parts([*batch, *waiting.values()], BATCH_PASSAGES):
             yield from self._commit(part, bar)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from llama_index.core import Settings
@@ -18,7 +19,7 @@ from llama_index_graph_rag.aliases import resolve_passages
 from llama_index_graph_rag.documents import Ingestion
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
 from llama_index_graph_rag.estimate import Estimate
-from llama_index_graph_rag.extractors.adapter import as_extractor
+from llama_index_graph_rag.extractors.adapter import AdaptedExtractor, as_extractor
 from llama_index_graph_rag.extractors.base import TripletExtractor
 from llama_index_graph_rag.extractors.resolver import EntityResolver
 from llama_index_graph_rag.extractors.triplets import LLMTripletExtractor
@@ -173,7 +174,12 @@ class UpdatableIndex(BaseIndex[IndexDict]):
         if isinstance(extractor, LLMTripletExtractor):
             options.setdefault("prompt", extractor.prompt)
             options.setdefault("max_triplets_per_passage", extractor.max_triplets_per_passage)
-        return (yield from self._ingestion(WriteReport()).estimate(documents, **options))
+        if isinstance(extractor, (LLMTripletExtractor, AdaptedExtractor)):
+            return (yield from self._ingestion(WriteReport()).estimate(documents, **options))
+        for price in ("price_per_million_input", "price_per_million_output"):
+            options.pop(price, None)
+        found = yield from self._ingestion(WriteReport()).estimate(documents, **options)
+        return replace(found, llm_calls=0, prompt_tokens=0, completion_tokens=0)  # no LLM in it
 
     def _add_documents(self, documents: Sequence[Document]) -> Process[list[bool]]:
         self.report = WriteReport()

@@ -30,10 +30,10 @@ from llama_index_graph_rag import GraphRAGIndex
 from llama_index_graph_rag.aliases import ALIAS_PREDICATE
 from llama_index_graph_rag.documents import COMMIT_PASSAGES
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError, StoreError
+from llama_index_graph_rag.extractors.base import Extraction, TripletExtractor
 from llama_index_graph_rag.testing.openai_server import Failure, OpenAIServer
 from llama_index_graph_rag.testing.scripted_llm import ScriptedLLM
-
-TOLD = "the following"
+from llama_index_graph_rag.triplets import Triplet
 
 
 class Stop(BaseException):
@@ -436,6 +436,38 @@ def test_estimate_and_the_real_figures(build):
     index.refresh_ref_docs(corpus)
     assert index.report.usage.calls == 4
     assert index.estimate(corpus).llm_calls == 0
+
+
+def test_estimate_without_an_llm(build):
+    class Rules(TripletExtractor):
+        def extract(self, nodes):
+            return (Extraction(node, (Triplet(*facts(node.text)[0]),)) for node in nodes)
+
+    index = build([], triplet_extractor=Rules())
+    corpus = documents(2, 4)
+    estimate = index.estimate(corpus, price_per_million_input=1.0, price_per_million_embedding=1.0)
+    assert (estimate.chunks, estimate.llm_calls, estimate.prompt_tokens) == (8, 0, 0)
+    assert 0 < estimate.money < 0.01
+    index.refresh_ref_docs(corpus)
+    assert index.report.usage.calls == 0
+    assert index.stats()["relations"] == 8
+
+
+def test_an_extractor_that_breaks_its_contract(build):
+    class Lazy(TripletExtractor):
+        def extract(self, nodes):
+            return (Extraction(node) for node in list(nodes)[1:])
+
+    class Twice(TripletExtractor):
+        def extract(self, nodes):
+            return (Extraction(node) for node in [*nodes, *nodes])
+
+    index = build([document("d", range(3))], triplet_extractor=Lazy())
+    assert [failure.reason for failure in index.report.failures] == [
+        "Lazy passed over this passage"
+    ]
+    with pytest.raises(GraphRAGTypeError, match="must yield each passage once"):
+        build([document("e", range(3))], triplet_extractor=Twice())
 
 
 def test_refresh_without_documents_takes_in_other_writers(build, caplog):

@@ -211,11 +211,11 @@ class MilvusGraphStore(MilvusReading):
 
         Write through the index, not through it: it knows nothing of entities and relations.
         """
-        from llama_index.vector_stores.milvus import MilvusVectorStore
+        from llama_index_graph_rag.stores.milvus_passages import PassageVectorStore
 
         about, connection = self._opened, self.connection
         options: dict[str, Any] = {"db_name": connection.db_name} if connection.db_name else {}
-        return MilvusVectorStore(
+        return PassageVectorStore(
             uri=connection.uri,
             token=connection.token,
             collection_name=self.collections.passages,
@@ -366,13 +366,16 @@ class MilvusGraphStore(MilvusReading):
         with self._lock:
             self._catch_up()
             snapshot = self._snapshot
-            ids = [id for ref in documents for id in snapshot.passages_of_document(ref)]
+            # What carries the document's hash goes first: a deletion that is broken off must not
+            # leave a document that looks whole.
+            ids = [id for ref in documents for id in snapshot.document_hashes(ref)]
+            ids += [id for ref in documents for id in snapshot.passages_of_document(ref)]
             if self.exists and not self.connection.is_lite:
                 for part in parts(documents, MAX_IDS):
                     where = ids_expression(part, "doc_id")
                     for page in self.connection.scan(self.collections.passages, ["id"], where):
                         ids += [str(row["id"]) for row in page]
-            self.delete_passages(ids)
+            self.delete_passages(list(dict.fromkeys(ids)))
 
     def vacuum(self) -> dict[str, int]:
         """Remove relations that no passage holds and entities without a relation.
