@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from llama_index.core import Settings
 from llama_index.core.response_synthesizers import BaseSynthesizer, get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
+from llama_index_graph_rag.extractors.keyword_answers import unique_names
 from llama_index_graph_rag.extractors.keywords import KeywordExtractor, Keywords
 from llama_index_graph_rag.retrievers.knowledge_graph import KnowledgeGraphRetriever
 from llama_index_graph_rag.retrievers.knowledge_keywords import ask_keywords, keyword_extractor_for
@@ -87,10 +88,10 @@ class QueryGraph(Operator):
     """
 
     def _process(self, context: Context) -> Process[None]:
-        keywords = self._needed(context, "keywords")
+        keywords = _names(self._needed(context, "keywords"))
         extraction = context.get("extraction")
         # Keywords that were changed on the way are taken as they are now.
-        if not isinstance(extraction, Keywords) or extraction.names != list(keywords):
+        if not isinstance(extraction, Keywords) or extraction.names != keywords:
             extraction = Keywords(tuple(keywords), split_phrases="never")
         parameters = {**self.parameters, "store": self._needed(context, "store")}
         retriever = KnowledgeGraphRetriever(keyword_extractor=_Known(extraction), **parameters)
@@ -205,6 +206,14 @@ class _Known(KeywordExtractor):
 
     async def aextract(self, question: str) -> Keywords:
         return self.keywords
+
+
+def _names(keywords: object) -> list[str]:
+    several = isinstance(keywords, Iterable) and not isinstance(keywords, (str, bytes, Mapping))
+    names = list(cast("Iterable[str]", keywords)) if several else []
+    if not several or not all(isinstance(name, str) for name in names):
+        raise GraphRAGTypeError(f"keywords is a list of strings, got {keywords!r:.100}")
+    return unique_names(names)
 
 
 def _default_chain() -> list[Operator]:

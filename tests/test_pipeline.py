@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from llama_index.core import Settings
 from llama_index.core.graph_stores import SimplePropertyGraphStore
@@ -127,3 +129,26 @@ def test_what_is_missing_is_named(operator, missing, llm):
 def test_something_else_than_an_operator_is_refused():
     with pytest.raises(GraphRAGTypeError):
         GraphRAGPipeline([print])
+
+
+@pytest.mark.parametrize("keywords", ["Euler", 3, [1], [None], {"Euler": 1}, b"Euler"])
+def test_keywords_that_are_no_list_of_strings_are_refused(store, keywords):
+    with pytest.raises(GraphRAGTypeError, match="keywords is a list of strings"):
+        QueryGraph(store=store).run({"query": QUERY, "keywords": keywords})
+
+
+def test_keywords_of_ones_own_count_once(store):
+    context = {"query": QUERY, "keywords": ("Euler", "euler", " ")}
+    found = QueryGraph(store=store).run(context)
+    assert found["knowledge"] == [LINE]
+    assert found["trace"].keywords == ("Euler",)
+
+
+def test_one_pipeline_serves_event_loops_one_after_the_other_and_within(store, llm):
+    pipeline = GraphRAGPipeline(store=store, llm=llm)
+
+    async def sync_within():
+        return pipeline.run(query=QUERY)
+
+    for run in (pipeline.arun(query=QUERY), pipeline.arun(query=QUERY), sync_within()):
+        check(asyncio.run(run))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -12,7 +12,7 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_graph_rag.errors import GraphRAGValueError
+from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
 from llama_index_graph_rag.explanation import Explaining
 from llama_index_graph_rag.extractors.query import (
     EntityExtractor,
@@ -201,13 +201,19 @@ Leonhard Euler
         return await adrive(self._run(bundle, None, trace)), trace
 
     def connect(self, names: Sequence[str]) -> tuple[list[NodeWithScore], ConnectionTrace]:
-        """Connect entities whose names (or ids) are known, and return documents and record."""
-        bundle, trace = _asked(", ".join(names))
+        """Connect entities whose names (or ids) are known, and return documents and record.
+
+        Raises
+        ------
+        GraphRAGTypeError
+            If `names` is not a list of strings.
+        """
+        bundle, trace = _asked_of(names)
         return drive(self._run(bundle, names, trace)), trace
 
     async def aconnect(self, names: Sequence[str]) -> tuple[list[NodeWithScore], ConnectionTrace]:
         """Async twin of `connect`."""
-        bundle, trace = _asked(", ".join(names))
+        bundle, trace = _asked_of(names)
         return await adrive(self._run(bundle, names, trace)), trace
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -294,6 +300,13 @@ def connect_text(reader: GraphReader, names: Sequence[str], **options: Any) -> s
 def _asked(query: QueryType) -> tuple[QueryBundle, ConnectionTrace]:
     bundle = query if isinstance(query, QueryBundle) else QueryBundle(query)
     return bundle, ConnectionTrace(question=bundle.query_str.strip())
+
+
+def _asked_of(names: Sequence[str]) -> tuple[QueryBundle, ConnectionTrace]:
+    several = isinstance(names, Iterable) and not isinstance(names, (str, bytes))
+    if not several or not all(isinstance(name, str) for name in names):
+        raise GraphRAGTypeError(f"names is a list of strings, got {names!r:.100}")
+    return _asked(", ".join(names))
 
 
 def _scored(nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:

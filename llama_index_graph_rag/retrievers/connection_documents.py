@@ -15,7 +15,7 @@ from llama_index_graph_rag.graph.linearize import (
     entity_document,
     path_document,
 )
-from llama_index_graph_rag.identity import content_hash, relation_id
+from llama_index_graph_rag.identity import clean_text, content_hash, relation_id
 from llama_index_graph_rag.stores.base import EntityRef, Evidence, Fact
 from llama_index_graph_rag.trace import RelationUse, Role, TracedRelation
 
@@ -53,11 +53,11 @@ class GraphDocument:
         ids = [ref.id for ref in self.entities]
         node = TextNode(
             id_=content_hash("connection", self.kind, *ids),
-            text=self.text,
+            text=clean_text(self.text),
             metadata={
                 "kind": self.kind,
-                "entities": [ref.name for ref in self.entities],
-                "entity_ids": ids,
+                "entities": [clean_text(ref.name) for ref in self.entities],
+                "entity_ids": list(map(clean_text, ids)),
                 "passage_ids": list(self.passage_ids),
             },
             excluded_embed_metadata_keys=METADATA_KEYS,
@@ -79,11 +79,11 @@ class GraphDocument:
         return [
             TracedRelation(
                 use.id,
-                fact.subject.id,
-                fact.subject.name,
-                fact.predicate,
-                fact.object.id,
-                fact.object.name,
+                clean_text(fact.subject.id),
+                clean_text(fact.subject.name),
+                clean_text(fact.predicate),
+                clean_text(fact.object.id),
+                clean_text(fact.object.name),
                 role,
                 similarity=fact.similarity,
             )
@@ -96,7 +96,7 @@ def relation_uses(facts: Sequence[Fact]) -> tuple[RelationUse, ...]:
     return tuple(
         RelationUse(
             relation_id(fact.subject.name, fact.predicate, fact.object.name),
-            f"{fact.subject.name} {fact.predicate} {fact.object.name}",
+            clean_text(f"{fact.subject.name} {fact.predicate} {fact.object.name}"),
             float(fact.similarity or 0.0),
         )
         for fact in facts

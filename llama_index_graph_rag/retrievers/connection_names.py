@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llama_index_graph_rag.errors import GraphRAGError
 from llama_index_graph_rag.extractors.query import EntityExtractor, QueryEntity
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 from llama_index_graph_rag.retrievers.connection_trace import ConnectionTrace, Side
@@ -43,12 +44,19 @@ class NameFinder:
         known = GraphSnapshot.empty() if graph is None else graph
         extractor = self.extractor
         with trace.timed("entities"):
-            found = yield from perform(
-                Step(
-                    run=lambda: extractor.extract(trace.question, known),
-                    arun=lambda: extractor.aextract(trace.question, known),
+            try:
+                found = yield from perform(
+                    Step(
+                        run=lambda: extractor.extract(trace.question, known),
+                        arun=lambda: extractor.aextract(trace.question, known),
+                    )
                 )
-            )
+            except GraphRAGError:
+                raise
+            # Whatever a user's extractor calls may be down; a passage retriever may still answer.
+            except Exception as error:
+                trace.fallbacks.append(f"query entities: the extractor failed: {error!r:.200}")
+                return []
         if found.llm_calls:
             trace.calls["llm"] += found.llm_calls
             trace.tokens["prompt"] += found.prompt_tokens
@@ -83,8 +91,21 @@ class NameFinder:
             if refs:
                 sides.append(Side(name, tuple(refs.values())[:limit]))
             else:
-                trace.dropped.append(f"{name!r}: no entity of the graph has this name or id")
+                trace.dropped.append(
+                    f"{shown_name(name)!r}: no entity of the graph has this name or id"
+                )
         return _apart(sides, trace)
+
+
+def shown_name(name: str) -> str:
+    """Return a name for a message, at most 100 characters of it.
+
+    Examples
+    --------
+    >>> shown_name("Euler"), len(shown_name("x" * 10_000))
+    ('Euler', 103)
+    """
+    return name if len(name) <= 100 else f"{name[:100]}..."
 
 
 def _is_in(graph: GraphSnapshot | None, id_: str) -> bool:
@@ -103,5 +124,6 @@ def _apart(sides: Sequence[Side], trace: ConnectionTrace) -> list[Side]:
             kept[place] = Side(name, own)
             taken.update((ref.id, name) for ref in own)
         else:
-            trace.dropped.append(f"{name!r}: the same entity as {taken[entities[0].id]!r}")
+            other = shown_name(taken[entities[0].id])
+            trace.dropped.append(f"{shown_name(name)!r}: the same entity as {other!r}")
     return [kept[place] for place in sorted(kept)]

@@ -26,7 +26,7 @@ from llama_index_graph_rag.retrievers.connection_documents import (
     GraphDocument,
     relation_uses,
 )
-from llama_index_graph_rag.retrievers.connection_names import NameFinder
+from llama_index_graph_rag.retrievers.connection_names import NameFinder, shown_name
 from llama_index_graph_rag.retrievers.connection_trace import ConnectionTrace, TracedConnection
 from llama_index_graph_rag.retrievers.walk import GraphWalk, ReaderWalk, SnapshotWalk, search
 from llama_index_graph_rag.steps import Process, Step, drive, perform
@@ -135,7 +135,14 @@ class ConnectionQuery:
                     run=lambda: model.get_agg_embedding_from_queries(texts),
                     arun=lambda: model.aget_agg_embedding_from_queries(texts),
                 )
-            return (yield from perform(step))
+            try:
+                return (yield from perform(step))
+            # An embedding model is a service like the LLM: without it the order by links stands.
+            except Exception as error:
+                trace.fallbacks.append(
+                    f"ordered by links and names alone, the embedding failed: {error!r:.200}"
+                )
+                return None
 
     def _paths(
         self,
@@ -289,7 +296,7 @@ class ConnectionQuery:
         for path in paths:
             document = book.path(path)
             if document is None:
-                names = " - ".join(ref.name for ref in path)
+                names = " - ".join(shown_name(ref.name) for ref in path)
                 trace.dropped.append(f"path {names}: the graph changed, its facts are gone")
             else:
                 documents.append(document)

@@ -31,7 +31,12 @@ from llama_index_graph_rag.retrievers.knowledge_nodes import (
     KnowledgeGraphTrace,
     KnowledgeWriter,
 )
-from llama_index_graph_rag.retrievers.knowledge_sequences import Selection, select, sentence
+from llama_index_graph_rag.retrievers.knowledge_sequences import (
+    Selection,
+    select,
+    sentence,
+    shortened,
+)
 from llama_index_graph_rag.steps import Process, adrive, call, drive
 from llama_index_graph_rag.stores.base import GraphReader, Path
 from llama_index_graph_rag.stores.property_graph import PropertyGraphReader
@@ -246,14 +251,14 @@ class KnowledgeGraphRetriever(Explaining, BaseRetriever):
         keywords = yield from ask_keywords(self._keyword_extractor, trace)
         trace.keywords, trace.synonyms = keywords.keywords, keywords.synonyms
         trace.raw = keywords.raw
-        self._say(f"Keywords: {', '.join(keywords.names)}\n", "green")
+        self._say(f"Keywords: {shortened(keywords.names)}\n", "green")
         if not keywords.names:
             trace.fallbacks.append("no keywords: there is nothing to look up")
             return []
         ids = yield from self._match(keywords, trace)
         if not ids:
             trace.fallbacks.append(
-                f"no match: the graph knows none of {', '.join(trace.unmatched[:20])}"
+                f"no match: the graph knows none of {shortened(trace.unmatched)}"
             )
             return []
         paths = yield from self._paths(ids, trace)

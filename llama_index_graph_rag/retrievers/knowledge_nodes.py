@@ -9,7 +9,7 @@ from itertools import pairwise
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from llama_index_graph_rag.identity import content_hash, relation_id
+from llama_index_graph_rag.identity import clean_text, content_hash, relation_id
 from llama_index_graph_rag.retrievers.knowledge_sequences import (
     MAX_VALUE_LENGTH,
     Selection,
@@ -73,7 +73,7 @@ class KnowledgeWriter:
         for count, what in (
             (chosen.contained, "paths that another one contains"),
             (chosen.cut, f"paths over max_knowledge_sequence={limit}"),
-            (self._writer.shortened, f"property values cut to {MAX_VALUE_LENGTH} characters"),
+            (self._writer.shortened, f"names and values cut to {MAX_VALUE_LENGTH} characters"),
         ):
             if count:
                 trace.dropped.append(f"{count} {what}")
@@ -83,7 +83,7 @@ class KnowledgeWriter:
         text = prompt.format(max_depth=max_depth, knowledge="\n".join(self._lines))
         node = self._node(text, self._chosen.paths, self._lines)
         if schema:
-            node.metadata["kg_schema"] = {"schema": schema}
+            node.metadata["kg_schema"] = {"schema": clean_text(schema)}
             # For the LLM that answers; in a vector it would be noise.
             node.excluded_embed_metadata_keys.append("kg_schema")
         uses = _uses(relation for path in self._relations for relation in path)
@@ -116,8 +116,11 @@ def _relations(path: Path) -> list[TracedRelation]:
     for (before, after), edge in zip(pairwise(path.entities), path.edges):
         left, right = (before, after) if edge.forward else (after, before)
         id = relation_id(left.name, edge.predicate, right.name)
+        subject_id, subject = clean_text(left.id), clean_text(left.name)
+        object_id, object = clean_text(right.id), clean_text(right.name)
+        predicate = clean_text(edge.predicate)
         relations.append(
-            TracedRelation(id, left.id, left.name, edge.predicate, right.id, right.name, "chosen")
+            TracedRelation(id, subject_id, subject, predicate, object_id, object, "chosen")
         )
     return relations
 

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from llama_index_graph_rag.identity import clean_text, content_hash
 from llama_index_graph_rag.stores.base import EntityRef, Path, Properties
 
 MAX_VALUE_LENGTH = 200
-"""Characters of one property value that are written out."""
+"""Characters of one property value, name or predicate that are written out."""
 
 Step = tuple[str, str, str, str]
 
@@ -127,18 +128,19 @@ class Writer:
     Attributes
     ----------
     shortened
-        Property values that were cut to MAX_VALUE_LENGTH characters so far.
+        Names and property values that were cut to MAX_VALUE_LENGTH characters so far.
     """
 
     paths: Sequence[Path]
     shortened: int = 0
     _shared: set[str] = field(init=False)
+    _names: dict[EntityRef, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         ids = defaultdict(set)
         for path in self.paths:
             for ref in path.entities:
-                ids[ref.name].add(ref.id)
+                ids[_flat(ref.name)[:MAX_VALUE_LENGTH]].add(ref.id)
         self._shared = {name for name, own in ids.items() if len(own) > 1}
 
     def line(self, path: Path) -> str:
@@ -146,15 +148,19 @@ class Writer:
         parts = [self._entity(path.entities[0])]
         for edge, ref in zip(path.edges, path.entities[1:]):
             properties = self._properties(edge.properties)
-            inside = f"[{_flat(edge.predicate)}{':' + properties if properties else ''}]"
+            inside = f"[{self._short(edge.predicate)}{':' + properties if properties else ''}]"
             parts.append(f"-{inside}->" if edge.forward else f"<-{inside}-")
             parts.append(self._entity(ref))
         return " ".join(parts)
 
     def name(self, ref: EntityRef) -> str:
         """Return the entity's name, with its id where the name alone is ambiguous."""
-        name = _flat(ref.name)
-        return f"{name} ({_flat(ref.id)})" if ref.name in self._shared else name
+        if ref not in self._names:
+            shared = _flat(ref.name)[:MAX_VALUE_LENGTH] in self._shared
+            name = self._short(ref.name)
+            id = ref.id if len(ref.id) <= MAX_VALUE_LENGTH else content_hash(ref.id)
+            self._names[ref] = f"{name} ({_flat(id)})" if shared else name
+        return self._names[ref]
 
     def _entity(self, ref: EntityRef) -> str:
         return self.name(ref) + self._properties(ref.properties)
@@ -162,16 +168,20 @@ class Writer:
     def _properties(self, properties: Properties) -> str:
         if not properties:
             return ""
-        pairs = (f"{_flat(key)}: {self._value(value)}" for key, value in properties.items())
+        pairs = (f"{self._short(key)}: {self._value(value)}" for key, value in properties.items())
         return f"{{{', '.join(pairs)}}}"
 
     def _value(self, value: object) -> str:
         items = value if isinstance(value, (list, tuple)) else None
-        text = _flat(str(value) if items is None else ", ".join(map(str, items)))
+        text = self._short(str(value) if items is None else ", ".join(map(str, items)))
+        return text if items is None else f"[{text}]"
+
+    def _short(self, text: str) -> str:
+        text = _flat(text)
         if len(text) > MAX_VALUE_LENGTH:
             self.shortened += 1
             text = f"{text[:MAX_VALUE_LENGTH]}..."
-        return text if items is None else f"[{text}]"
+        return text
 
 
 def sentence(path: Path) -> str:
@@ -187,7 +197,7 @@ def sentence(path: Path) -> str:
     parts = []
     for before, edge, after in zip(path.entities, path.edges, path.entities[1:]):
         left, right = (before, after) if edge.forward else (after, before)
-        parts.append(f"{left.name} {edge.predicate} {right.name}.")
+        parts.append(_flat(f"{left.name} {edge.predicate} {right.name}."))
     return " ".join(parts)
 
 
@@ -197,6 +207,21 @@ def by_start(paths: Sequence[Path], lines: Sequence[str], writer: Writer) -> dic
     for path, line in zip(paths, lines):
         grouped.setdefault(writer.name(path.entities[0]), []).append(line)
     return grouped
+
+
+def shortened(names: Sequence[str], most: int = 20) -> str:
+    """Return names for a message: the first ones, each cut to MAX_VALUE_LENGTH characters.
+
+    Examples
+    --------
+    >>> shortened(["Euler", "Basel", "Bern"], most=2)
+    'Euler, Basel and 1 more'
+    """
+    shown = [_flat(name) for name in names[:most]]
+    text = ", ".join(
+        name if len(name) <= MAX_VALUE_LENGTH else f"{name[:MAX_VALUE_LENGTH]}..." for name in shown
+    )
+    return f"{text} and {len(names) - most:,} more" if len(names) > most else text
 
 
 def _steps(path: Path) -> list[Step]:
@@ -213,4 +238,4 @@ def _key(steps: Sequence[Step]) -> str:
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(clean_text(text).split())

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from llama_index.core import MockEmbedding
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.embeddings import BaseEmbedding
+from llama_index.core.graph_stores import SimplePropertyGraphStore
+from llama_index.core.graph_stores.types import EntityNode, Relation
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
@@ -35,6 +37,7 @@ from llama_index_graph_rag.retrievers.connection import ConnectionRetriever, con
 from llama_index_graph_rag.retrievers.walk import ReaderWalk, SnapshotWalk, search
 from llama_index_graph_rag.steps import drive
 from llama_index_graph_rag.stores.base import EntityRef, GraphReader, StoredPassage
+from llama_index_graph_rag.stores.property_graph import PropertyGraphReader
 from llama_index_graph_rag.stores.snapshot_reader import SnapshotReader
 from llama_index_graph_rag.testing.scripted_llm import ScriptedLLM
 from llama_index_graph_rag.testing.toy_graphs import HUB, SELF_LOOP, ToyGraph, toy_graph
@@ -739,3 +742,48 @@ def test_references_carry_ids_of_the_store():
     walk = ReaderWalk(AskedReader(STORY), Counter())
     assert walk.rows([ref, ref]) == [0, 0]
     assert walk.refs([0]) == [ref]
+
+
+@pytest.mark.parametrize("names", ["Euler", None, [1], [None, "a"], b"ab", 3])
+def test_names_that_are_no_list_of_strings_are_refused(names):
+    retriever = ConnectionRetriever(MemoryReader(HUB), entity_extractor=None)
+    with pytest.raises(GraphRAGTypeError, match="names is a list of strings"):
+        retriever.connect(names)
+
+
+async def test_an_embedding_or_an_extractor_that_fails_costs_no_answer():
+    class Down(MockEmbedding):
+        def _get_query_embedding(self, query):
+            raise RuntimeError("embedding is down")
+
+        async def _aget_query_embedding(self, query):
+            raise RuntimeError("embedding is down")
+
+    def broken(question):
+        raise RuntimeError("extractor is down")
+
+    reader = MemoryReader(toy_graph("pair", ("p", [("a", "r", "b")])))
+    names = ["a", "b"]
+    retriever = ConnectionRetriever(
+        reader, entity_extractor=lambda _: names, embed_model=Down(embed_dim=4)
+    )
+    for nodes, trace in (
+        retriever.retrieve_with_trace("a and b?"),
+        await retriever.aretrieve_with_trace("a and b?"),
+    ):
+        assert nodes
+        assert any("embedding is down" in line for line in trace.fallbacks)
+    nodes, trace = ConnectionRetriever(reader, entity_extractor=broken).retrieve_with_trace("?")
+    assert nodes == []
+    assert "extractor is down" in trace.fallbacks[0]
+
+
+def test_hostile_names_give_short_messages_and_results_that_can_be_sent_on():
+    long, half = "x" * 10_000, "half \ud800"
+    store = SimplePropertyGraphStore()
+    store.upsert_nodes([EntityNode(name=name) for name in (long, half)])
+    store.upsert_relations([Relation(label="\ud800\n", source_id=long, target_id=half)])
+    retriever = ConnectionRetriever(PropertyGraphReader(store), entity_extractor=None)
+    nodes, trace = retriever.connect([long, half, "y" * 10_000])
+    assert all("\ufffd" in node.model_dump_json() for node in nodes)
+    assert max(map(len, trace.dropped)) < 300

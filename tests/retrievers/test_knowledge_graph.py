@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -283,7 +284,7 @@ def test_lines_stay_lines_and_long_values_are_cut_with_a_word(people):
         f"C{{name: C}} <-[is near]- "
         f"A B{{name: A B, long: {cut}, note: two lines here, tags: [a, b]}}"
     )
-    assert "1 property values cut to 200 characters" in trace.dropped
+    assert "1 names and values cut to 200 characters" in trace.dropped
 
 
 def test_entities_of_one_name_are_told_apart():
@@ -524,3 +525,38 @@ def test_keyword_results_of_an_extractor_of_ones_own(people):
     _, trace = KnowledgeGraphRetriever(people, keyword_extractor=Mine()).retrieve_with_trace("?")
     assert set(trace.matches) == {"marko", "josh"}
     assert isinstance(LLMKeywordExtractor(llm=ScriptedLLM("")), KeywordExtractor)
+
+
+def keyed(store, name, **options):
+    return KnowledgeGraphRetriever(store, keyword_extractor=lambda _: [name], **options)
+
+
+def hostile_graph(*names):
+    store = SimplePropertyGraphStore()
+    store.upsert_nodes([EntityNode(name=name) for name in names])
+    for one, other in pairwise(names):
+        store.upsert_relations([Relation(label="r\n]-> ", source_id=one, target_id=other)])
+    return store
+
+
+def test_long_names_are_cut_told_apart_and_counted():
+    long = "x" * 10_000
+    store = hostile_graph(f"{long}1", "Euler", f"{long}2")
+    (node,), trace = keyed(store, "Euler").retrieve_with_trace("?")
+    sequences = "\n".join(trace.sequences)
+    assert sequences.count(f"{long[:200]}... (") == 2
+    assert "names and values cut to 200 characters" in "".join(trace.dropped)
+    assert set(node.node.metadata["kg_rel_text"]) == set(trace.sequences)
+
+
+def test_results_with_lone_surrogates_and_zeros_can_be_sent_on():
+    store = hostile_graph("a \ud800", "zero \x00", "line\nbreak \u2028 end")
+    for as_paths in (False, True):
+        nodes = keyed(store, "zero \x00", as_paths=as_paths).retrieve("?")
+        assert "\ufffd" in "".join(node.model_dump_json() for node in nodes)
+
+
+def test_messages_do_not_repeat_a_long_name():
+    _, trace = keyed(hostile_graph("a"), "x" * 10_000).retrieve_with_trace("?")
+    assert "no match" in trace.fallbacks[0]
+    assert len(trace.fallbacks[0]) < 300
