@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings
@@ -101,6 +102,7 @@ class AskableIndex(UpdatableIndex):
 
         resolved = resolve_llm(llm) if llm else Settings.llm
         retriever, rest = self._retriever_for(resolved, rerank_llm, kwargs)
+        _check_options(rest, RetrieverQueryEngine.from_args)
         return RetrieverQueryEngine.from_args(retriever, llm=resolved, **rest)
 
     def as_chat_engine(
@@ -123,14 +125,23 @@ class AskableIndex(UpdatableIndex):
         if chat_mode == ChatMode.SIMPLE:
             return SimpleChatEngine.from_defaults(llm=resolved, **kwargs)
         if chat_mode == ChatMode.CONDENSE_QUESTION:
-            engine = self.as_query_engine(resolved, rerank_llm=rerank_llm, **kwargs)
+            from llama_index.core.query_engine import RetrieverQueryEngine
+
+            makers = RetrieverQueryEngine.from_args, CondenseQuestionChatEngine.from_defaults
+            _check_options(kwargs, *makers)
+            of_engine = frozenset(inspect.signature(makers[0]).parameters) | _RETRIEVER_OPTIONS
+            engine = self.as_query_engine(
+                resolved, rerank_llm=rerank_llm, **_only(kwargs, of_engine)
+            )
             return CondenseQuestionChatEngine.from_defaults(
                 query_engine=engine, llm=resolved, **kwargs
             )
         retriever, rest = self._retriever_for(resolved, rerank_llm, kwargs)
         if chat_mode == ChatMode.CONTEXT:
+            _check_options(rest, ContextChatEngine.from_defaults)
             return ContextChatEngine.from_defaults(retriever=retriever, llm=resolved, **rest)
         if chat_mode in (ChatMode.CONDENSE_PLUS_CONTEXT, ChatMode.BEST):
+            _check_options(rest, CondensePlusContextChatEngine.from_defaults)
             return CondensePlusContextChatEngine.from_defaults(
                 retriever=retriever, llm=resolved, **rest
             )
@@ -148,6 +159,17 @@ class AskableIndex(UpdatableIndex):
             options["llm"] = None if chooser is None else resolve_llm(chooser)
         rest = {key: value for key, value in kwargs.items() if key not in options}
         return self.as_retriever(**options), rest
+
+
+def _check_options(options: Mapping[str, object], *factories: Callable[..., object]) -> None:
+    """Raise for options that nobody takes: the engines would swallow a misspelled one."""
+    known = set(_RETRIEVER_OPTIONS).union(
+        *(inspect.signature(factory).parameters for factory in factories)
+    )
+    for name in options.keys() - known:
+        near = difflib.get_close_matches(name, sorted(known), 1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"take {', '.join(sorted(known))}"
+        raise GraphRAGTypeError(f"unknown option {name!r}; {remedy}")
 
 
 def _only(kwargs: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:

@@ -6,11 +6,14 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 from pydantic import ConfigDict, PrivateAttr
 
+from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.graph.select import passages_of_relation
 from llama_index_graph_rag.query_state import QueryState, RelationNodeWithScore
 from llama_index_graph_rag.steps import Process, adrive, call, drive
@@ -32,6 +35,14 @@ class RelationsToPassages(BaseNodePostprocessor):
         Passages to return. Default: as many as the retriever was asked for, or 5.
     max_passages_per_relation
         Passages that one relation may bring where the question's state is lost. Default 2.
+    filters
+        The retriever's filters, for where the question's state is lost: without it nothing else
+        says which passages are permitted.
+
+    Raises
+    ------
+    GraphRAGValueError
+        If a number is less than 1.
 
     Notes
     -----
@@ -55,10 +66,15 @@ class RelationsToPassages(BaseNodePostprocessor):
 
     similarity_top_k: int | None = None
     max_passages_per_relation: int = 2
+    filters: MetadataFilters | None = None
     _store: GraphIndexStore = PrivateAttr()
 
     def __init__(self, store: GraphIndexStore, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        for name in ("similarity_top_k", "max_passages_per_relation"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise GraphRAGValueError(f"{name}={value} must be at least 1")
         self._store = store
 
     @classmethod
@@ -93,8 +109,13 @@ class RelationsToPassages(BaseNodePostprocessor):
         if any(isinstance(node, RelationNodeWithScore) and node.undecided for node in nodes):
             chosen: list[int] = []
         else:
-            rows = state.graph.relation_rows([node.node.node_id for node in nodes])
-            chosen = [row for row in rows.tolist() if row >= 0]
+            ids = [node.node.node_id for node in nodes]
+            chosen = []
+            for id, row in zip(ids, state.graph.relation_rows(ids).tolist()):
+                if row >= 0:
+                    chosen.append(row)
+                else:
+                    state.trace.dropped.append(f"node {id!r} is no relation of the store")
         selected = state.select(chosen, self.similarity_top_k)
         # All are there already, unless more are wanted or questions are mixed.
         yield from state.fetch(self._store, [item.row for item in selected])
@@ -103,9 +124,16 @@ class RelationsToPassages(BaseNodePostprocessor):
     def _without_state(self, nodes: Sequence[NodeWithScore]) -> Process[list[NodeWithScore]]:
         logger.warning(
             "RelationsToPassages: the relation nodes were rebuilt on the way and have lost their "
-            "question's state; their passages are returned without filling up"
+            "question's state; their passages are returned without filling up, and its filters "
+            "are those given here, if any"
         )
         graph = self._store.snapshot()
+        permitted = None
+        if self.filters is not None and self.filters.filters:
+            ids = yield from call(self._store.permitted, self._store.apermitted, self.filters)
+            permitted = np.zeros(graph.n_passages, dtype=np.bool_)
+            known = graph.passage_rows(sorted(ids))
+            permitted[known[known >= 0]] = True
         texts = {node.node.node_id: node.node.get_content() for node in nodes}
         wanted: dict[int, str] = {}
         for id, relation in zip(texts, graph.relation_rows(list(texts)).tolist()):
@@ -113,14 +141,14 @@ class RelationsToPassages(BaseNodePostprocessor):
                 logger.warning("RelationsToPassages: node %r is no relation of the store", id)
                 continue
             limit = self.max_passages_per_relation
-            for row in passages_of_relation(graph, relation, {}, limit=limit):
+            for row in passages_of_relation(graph, relation, {}, limit=limit, permitted=permitted):
                 wanted.setdefault(row, id)
         rows = list(wanted)[: self.similarity_top_k or 5]
-        ids = graph.passage_ids(rows)
+        passage_ids = graph.passage_ids(rows)
         passages: list[StoredPassage] = yield from call(
-            self._store.get_passages, self._store.aget_passages, ids
+            self._store.get_passages, self._store.aget_passages, passage_ids
         )
-        brought_by = dict(zip(ids, (wanted[row] for row in rows)))
+        brought_by = dict(zip(passage_ids, (wanted[row] for row in rows)))
         return [
             GraphNodeWithScore(
                 node=passage.node,

@@ -16,7 +16,7 @@ from llama_index.core.query_engine import (
 from llama_index.core.response_synthesizers import ResponseMode
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 
-from llama_index_graph_rag import GraphNodeWithScore, GraphRAGIndex
+from llama_index_graph_rag import GraphNodeWithScore, GraphRAGIndex, GraphRAGTypeError
 from llama_index_graph_rag.testing.scripted_llm import ScriptedLLM
 
 SILENT = {ResponseMode.NO_TEXT, ResponseMode.CONTEXT_ONLY}
@@ -127,3 +127,11 @@ async def test_retry(retriever, question, monkeypatch) -> None:
         assert str(response) == ANSWER
         assert len(judge.calls) == 2
         assert len(ids(response)) == 4
+
+
+@pytest.mark.parametrize("make", ["as_query_engine", "as_chat_engine"])
+def test_a_misspelled_option_is_named(index, llm, make) -> None:
+    with pytest.raises(
+        GraphRAGTypeError, match=r"similarity_topk.*did you mean 'similarity_top_k'"
+    ):
+        getattr(index, make)(llm=llm, similarity_topk=2)

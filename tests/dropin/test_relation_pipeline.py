@@ -10,9 +10,11 @@ from llama_index.core.postprocessor import LLMRerank, SimilarityPostprocessor
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 
 from llama_index_graph_rag import (
     GraphRAGTypeError,
+    GraphRAGValueError,
     LLMEntityExtractor,
     LLMRelationRerank,
     QueryOptions,
@@ -201,3 +203,21 @@ async def test_a_reranker_of_ones_own(index, question) -> None:
 def test_a_reranker_of_passages_is_refused(index) -> None:
     with pytest.raises(GraphRAGTypeError, match="node_postprocessors"):
         index.as_retriever(relation_reranker=LLMRerank(llm=ScriptedLLM([])))
+
+
+async def test_filters_hold_where_nodes_were_rebuilt(index, embed_model, question) -> None:
+    title = load_demo().nodes[0].metadata["title"]
+    filters = MetadataFilters(filters=[MetadataFilter(key="title", value=title)])
+    found = RelationRetriever(index.store, embed_model=embed_model).retrieve(question)
+    rebuilt = [NodeWithScore(node=node.node, score=node.score) for node in found]
+    to_passages = RelationsToPassages(index.store, filters=filters)
+    passages = to_passages.postprocess_nodes(rebuilt, query_str=question)
+    assert [node.metadata["title"] for node in passages] == [title]
+    twins = await to_passages.apostprocess_nodes(rebuilt, query_str=question)
+    assert outline(twins) == outline(passages)
+
+
+@pytest.mark.parametrize("option", ["similarity_top_k", "max_passages_per_relation"])
+def test_numbers_of_passages_are_checked(index, option) -> None:
+    with pytest.raises(GraphRAGValueError, match=f"{option}=0"):
+        RelationsToPassages(index.store, **{option: 0})
