@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
@@ -105,7 +104,6 @@ def locate(
     """
     spans = sentences(text, language=language) if triplets else []
     bags = [frozenset(_words(text[start:end])) for start, end in spans]
-    frequency = Counter(word for bag in bags for word in bag)
     holders: dict[str, list[int]] = {}
     for index, bag in enumerate(bags):
         for word in bag:
@@ -113,7 +111,8 @@ def locate(
 
     @cache
     def weighed(part: str) -> dict[str, float]:
-        idf = {word: math.log1p(len(bags) / (frequency[word] or 0.5)) for word in _words(part)}
+        held = {word: len(holders.get(word, ())) for word in _words(part)}
+        idf = {word: math.log1p(len(bags) / (count or 0.5)) for word, count in held.items()}
         total = sum(idf.values()) or 1.0
         return {word: weight / total for word, weight in idf.items()}
 
