@@ -253,7 +253,10 @@ class ElasticsearchStore(ElasticsearchReader):
         return await self._arun(lambda session: self._deleting(session, "passage_id", ids))
 
     def delete_documents(self, ref_doc_ids: Sequence[str]) -> int:
-        """Delete all passages of these source documents; return how many there were."""
+        """Delete all passages of these source documents; return how many there were.
+
+        An empty id is nobody's: passages without a source document stay.
+        """
         return self._run(lambda session: self._deleting(session, "doc_id", ref_doc_ids))
 
     async def adelete_documents(self, ref_doc_ids: Sequence[str]) -> int:
@@ -308,7 +311,10 @@ class ElasticsearchStore(ElasticsearchReader):
         yield from self._refresh(session)
 
     def _deleting(self, session: Session, field: str, values: Sequence[str]) -> Process[int]:
-        removed = yield from writing.remove(session, self.indices, field, values)
+        if isinstance(values, str):
+            raise GraphRAGTypeError(f"ids is a list of strings, got the string {values!r:.100}")
+        named = [value for value in values if value]
+        removed = yield from writing.remove(session, self.indices, field, named)
         yield from self._refresh(session)
         return removed
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from llama_index_graph_rag.errors import GraphRAGTypeError, MissingExtraError, StoreError
+from llama_index_graph_rag.identity import clean_text
 from llama_index_graph_rag.steps import Process, Step, perform
 
 if TYPE_CHECKING:
@@ -177,6 +178,8 @@ class Session:
 
     def call(self, method: str, **arguments: Any) -> Process[Json]:
         """Call a method of the client, such as ``search`` or ``indices.refresh``."""
+        if method != "bulk":  # rows are clean already
+            arguments = _clean(arguments)
         return perform(
             Step(
                 run=lambda: self._connection.perform_sync(method, arguments),
@@ -291,6 +294,17 @@ def count(method: str, arguments: Mapping[str, Any]) -> None:
         key, number = "elasticsearch.search", len(arguments["searches"]) // 2
     for calls in _counters.get():
         calls[key] += number
+
+
+def _clean(value: Any) -> Any:
+    """Return `value` without lone surrogates, which no request can carry."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {key: _clean(item) for key, item in value.items()}
+    if isinstance(value, list) and value and not isinstance(value[0], float):
+        return [_clean(item) for item in value]
+    return value
 
 
 def _method(client: Any, name: str) -> Any:

@@ -13,7 +13,12 @@ from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.steps import Process
 from llama_index_graph_rag.stores.elasticsearch_connection import Session
 from llama_index_graph_rag.stores.elasticsearch_queries import MAX_HITS, chunks
-from llama_index_graph_rag.stores.elasticsearch_rows import Indices, document_id, node_of
+from llama_index_graph_rag.stores.elasticsearch_rows import (
+    Indices,
+    check_vectors,
+    document_id,
+    node_of,
+)
 
 if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -44,10 +49,12 @@ def search(
     if by_words:
         wanted = {"query": {"match": {"text": query}}, "sort": ["_score", {"passage_id": "asc"}]}
     else:
+        vector = [float(x) for x in query]
+        check_vectors({"the question": vector}, "query of")
         wanted = {
             "knn": {
                 "field": "embedding",
-                "query_vector": [float(x) for x in query],
+                "query_vector": vector,
                 "k": limit,
                 "num_candidates": min(MAX_HITS, max(100, 2 * limit)),
             }

@@ -138,7 +138,12 @@ def as_passages(
 
 def _as_passage(node: BaseNode, triplets: Sequence[object]) -> tuple[Passage, list[InvalidTriplet]]:
     for name, value in (("id", node.node_id), ("ref_doc_id", node.ref_doc_id or "")):
-        size = len(value.encode(errors="replace"))
+        if clean_text(value) != value:
+            raise GraphRAGValueError(
+                f"a node's {name} {value[:40]!r} holds a lone surrogate, which no request can "
+                "carry; give the node another"
+            )
+        size = len(value.encode())
         if size > MAX_KEYWORD_BYTES:
             raise GraphRAGValueError(
                 f"a node's {name} of {size:,} bytes ({value[:40]!r}...) is over the limit of "

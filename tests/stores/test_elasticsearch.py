@@ -456,3 +456,46 @@ class TestFromIndex:
     def test_something_else_is_refused(self):
         with pytest.raises(GraphRAGTypeError, match="give a GraphRAGIndex"):
             ElasticsearchStore.from_index("index")
+
+
+class TestHostileInput:
+    HALF = "half \ud800 pair"
+
+    async def test_lone_surrogates_are_asked_for_like_any_text(self, store):
+        store.add([node("1", f"text {self.HALF}")], [[(self.HALF, "r", "B")]])
+        (found,), (), (other,) = store.match_entities([self.HALF, "\ud800", "B"])
+        assert found.name == "half \ufffd pair"
+        assert store.neighbors([found.id, "\ud800"])[found.id][0].entity == other
+        assert store.links([found.id, "\ud800"], [other.id, "\ud800"])
+        assert store.facts([("\ud800", "\udfff"), (found.id, other.id)])
+        assert [one.node_id for one in store.get_passages(["\ud800", "1"])] == ["1"]
+        assert store.search_documents(self.HALF)
+        assert await store.amatch_entities(["\ud800"]) == [[]]
+        assert store.delete_passages(["\ud800"]) == store.delete_documents(["\ud800"]) == 0
+
+    def test_an_id_that_no_request_can_carry_is_refused_before_anything_is_written(self, store):
+        for bad in (node("\ud800"), node("2", doc="\ud800")):
+            with pytest.raises(GraphRAGValueError, match="lone surrogate"):
+                store.add([node("1"), bad], [[("A", "r", "B")], []])
+        with pytest.raises(StoreError, match="does not hold this graph"):
+            store.stats()
+
+    async def test_an_empty_document_id_deletes_nothing(self, store):
+        store.add([node("1"), node("2", doc="d")], [[("A", "r", "B")], [("A", "r", "C")]])
+        assert store.delete_documents([""]) == await store.adelete_documents(["", ""]) == 0
+        assert store.delete_passages([""]) == 0
+        assert store.delete_documents(["", "d"]) == 1
+        assert store.stats()["passages"] == 1
+
+    def test_a_string_is_no_list_of_ids(self, store):
+        store.add([node("1"), node("11", doc="1")], [[("A", "r", "B")], []])
+        for delete in (store.delete_passages, store.delete_documents):
+            with pytest.raises(GraphRAGTypeError, match="list of strings"):
+                delete("11")
+        assert store.stats()["passages"] == 2
+
+    @pytest.mark.parametrize("vector", [[], [0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])
+    def test_a_vector_without_direction_is_refused(self, store, vector):
+        store.add([node("1", embedding=[1.0, 0.0])], [[]])
+        with pytest.raises(GraphRAGValueError, match="zero or not finite"):
+            store.search_documents(vector)
