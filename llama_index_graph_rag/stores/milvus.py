@@ -122,7 +122,7 @@ class MilvusGraphStore(MilvusReading):
         )
         try:
             self._open()
-        except Exception:
+        except BaseException:  # interrupted too: the file must not stay locked
             self.connection.close()
             raise
 
@@ -361,8 +361,8 @@ class MilvusGraphStore(MilvusReading):
 
     def delete_documents(self, ref_doc_ids: Sequence[str]) -> None:
         """Delete all passages of these source documents."""
-        # No document is called "": passages without one are listed under it.
-        documents = [id for id in dict.fromkeys(ref_doc_ids) if id]
+        # No document is called so: passages without one are listed under these.
+        documents = [id for id in dict.fromkeys(ref_doc_ids) if id not in ("", layout.NO_DOCUMENT)]
         with self._lock:
             self._catch_up()
             snapshot = self._snapshot
@@ -435,6 +435,7 @@ class MilvusGraphStore(MilvusReading):
             sequences = self._meta.read_sequences()
             if sequences == self._meta.sequences and not self._torn and not full:
                 return False
+            self._torn = True  # until all is read: these numbers are of a graph not seen yet
             self._meta.sequences = sequences
             self._snapshot = self._scanned()
             self._torn = False

@@ -23,6 +23,8 @@ MAX_VARCHAR_BYTES = 65_535
 MAX_DYNAMIC_BYTES = 65_536
 MAX_ROWS = 1_000
 MAX_REQUEST_BYTES = 16 * 2**20
+NO_DOCUMENT = "None"
+"""What LlamaIndex writes as the document of a passage that has none."""
 
 Row = dict[str, object]
 
@@ -128,14 +130,26 @@ def passage_fields(row: PassageRow) -> Row:
     Raises
     ------
     GraphRAGValueError
-        If the id, the text, or metadata and mentions together are over Milvus's limits.
+        If the id, the text, or metadata and mentions together are over Milvus's limits, or
+        metadata cannot be written as JSON.
     """
     node = row.node
     if not node.node_id:
         raise GraphRAGValueError("a passage has an empty id; give each an id of its own")
+    if node.ref_doc_id == NO_DOCUMENT:
+        raise GraphRAGValueError(
+            f"passage {node.node_id[:80]!r} is of a document with the id {NO_DOCUMENT!r}, by which "
+            "passages without a document are stored; give the document another id"
+        )
     id = _varchar(node.node_id, f"passage id {node.node_id[:80]!r}")
     text = _varchar(node.text, f"text of passage {id[:80]!r}")
-    entry: Row = node_to_metadata_dict(node, remove_text=True, text_field="text")
+    try:
+        entry: Row = node_to_metadata_dict(node, remove_text=True, text_field="text")
+    except (TypeError, ValueError) as error:
+        raise GraphRAGValueError(
+            f"passage {id[:80]!r} cannot be stored: {error}; metadata holds strings, numbers, "
+            "truth values, None, lists and dicts of these: convert what is of another type"
+        ) from error
     entry["relation_ids"] = list(row.relation_ids)
     entry["mentions"] = [
         {
@@ -200,7 +214,7 @@ def passage_key(row: Mapping[str, object]) -> PassageKey:
     relation_ids = row.get("relation_ids") or ()
     return PassageKey(
         id=str(row["id"]),
-        ref_doc_id="" if row["doc_id"] == "None" else str(row["doc_id"]),
+        ref_doc_id="" if row["doc_id"] == NO_DOCUMENT else str(row["doc_id"]),
         relation_ids=tuple(relation_ids) if isinstance(relation_ids, Sequence) else (),
         content_hash=str(row.get("content_hash") or ""),
         document_hash=str(row.get("document_hash") or ""),

@@ -58,7 +58,8 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
     _unflushed: int
 
     def __init__(self) -> None:
-        self._permitted: dict[str, tuple[GraphSnapshot, frozenset[str]]] = {}
+        self._permitted: tuple[GraphSnapshot, dict[str, frozenset[str]]]
+        self._permitted = GraphSnapshot.empty(), {}
 
     @property
     def exists(self) -> bool:
@@ -145,14 +146,13 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
         """
         key = repr(filters)  # JSON would write NaN as None
         snapshot = self._snapshot
-        cached = self._permitted.get(key)
-        if cached is not None and cached[0] is snapshot:
-            return cached[1]
-        ids = frozenset(self._permitted_ids(filters)) if self.exists else frozenset[str]()
-        if len(self._permitted) >= MAX_FILTERS:
-            self._permitted.clear()
-        self._permitted[key] = (snapshot, ids)
-        return ids
+        of, known = self._permitted
+        if of is not snapshot or len(known) > MAX_FILTERS:
+            known = {}
+            self._permitted = snapshot, known
+        if key not in known:
+            known[key] = frozenset(self._permitted_ids(filters)) if self.exists else frozenset()
+        return known[key]
 
     def _permitted_ids(self, filters: MetadataFilters) -> Iterator[str]:
         where = filters_expression(filters)

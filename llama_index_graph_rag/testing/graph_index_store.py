@@ -361,7 +361,7 @@ class GraphIndexStoreSuite:
                 passage_row("p4", DANIEL),
             )
         )
-        store.delete_documents(["", "no"])
+        store.delete_documents(["", "None", "no"])
         assert store.stats()["passages"] == 4
         store.delete_documents(["d1"])
         assert [p.node.node_id for p in store.get_passages(["p1", "p2", "p3", "p4"])] == [

@@ -327,6 +327,54 @@ def test_a_write_that_fails_half_way_is_read_again(lite, tmp_path, monkeypatch):
     assert lite.stats()["relations"] == 1
 
 
+def test_a_refresh_that_fails_is_done_again(lite, tmp_path, monkeypatch):
+    second = MilvusGraphStore(tmp_path / "index.db")
+    second.upsert(batch(passage_row("p1", EULER)))
+    with monkeypatch.context() as patch:
+        patch.setattr(lite, "scan_relations", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            lite.refresh()
+    lite.flush()
+    assert lite._meta.kept_snapshot() is None or lite._meta.kept_snapshot().n_relations == 1
+    assert lite.refresh()
+    assert lite.stats()["relations"] == 1
+    second.close()
+
+
+def test_an_interrupted_opening_lets_go_of_the_file(lite, tmp_path, monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    lite.close()
+    uri = lite.connection.uri
+    with monkeypatch.context() as patch:
+        patch.setattr(MilvusGraphStore, "_open", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            MilvusGraphStore(uri)
+    assert not milvus_connection._lite_users[uri]
+
+
+def test_passages_without_a_document_are_those_of_no_document(lite, monkeypatch):
+    lite.upsert(batch(passage_row("p1"), passage_row("p2", EULER)))
+    monkeypatch.setattr(lite.connection, "is_lite", False)  # a server is asked
+    lite.delete_documents(["None", ""])
+    monkeypatch.undo()
+    assert len(lite.get_passages(["p1", "p2"])) == 2
+
+
+def test_filters_are_remembered_with_one_snapshot(lite):
+    def year(value):
+        return MetadataFilters(filters=[MetadataFilter(key="year", value=value)])
+
+    for n in range(3):
+        lite.upsert(batch(passage_row(f"p{n}", year=n)))
+        assert lite.permitted(year(n)) == {f"p{n}"}
+    of, known = lite._permitted
+    assert of is lite.snapshot()
+    assert len(known) == 1
+    assert lite.permitted(year(2)) is lite.permitted(year(2))
+
+
 def test_kept_matrices_open_without_a_scan_and_damaged_ones_are_read_again(lite, tmp_path, caplog):
     lite.upsert(batch(passage_row("p1", EULER)))
     lite.close()
@@ -411,6 +459,8 @@ def test_another_schema_version_is_said(lite, tmp_path):
         (passage_row("p1", note=["\ud800"]), "surrogate"),
         (passage_row("p1", **{"$meta": 1}), r"\$meta"),
         (passage_row("p1", number=2**70), "64 bits"),
+        (passage_row("p1", document="None"), "another id"),
+        (passage_row("p1", number=np.int64(1)), "'p1' cannot be stored.*int64"),
         (passage_row("p1", *(("A", f"knows {n}", "B") for n in range(3_000))), "3,000 triplets"),
     ],
     ids=lambda value: value[:12] if isinstance(value, str) else "",
