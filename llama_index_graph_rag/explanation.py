@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llama_index_graph_rag.visualize.page import ShownPassage
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """What a retrieval recalled, how it grew, what was chosen and why, and what it cost.
 
@@ -46,6 +46,8 @@ class Explanation:
     ... )
     >>> retriever = KnowledgeGraphRetriever(store, keyword_extractor=lambda question: ["Euler"])
     >>> explanation = retriever.explain("Where was Euler born?")
+    >>> explanation
+    <Explanation of 'Where was Euler born?', results: 1>
     >>> for line in str(explanation).splitlines()[:5]:
     ...     print(line)
     Where was Euler born?
@@ -57,7 +59,7 @@ class Explanation:
     [('Euler', 'Basel', 'born in')]
     """
 
-    nodes: tuple[NodeWithScore, ...] = field(repr=False)
+    nodes: tuple[NodeWithScore, ...]
     trace: RetrievalTrace
 
     @classmethod
@@ -88,6 +90,9 @@ class Explanation:
         from llama_index_graph_rag.visualize.story import story
 
         return story(self.trace, self.nodes)
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.trace.question!r}, results: {len(self.nodes)}>"
 
     def __str__(self) -> str:
         return str(self.tree)
