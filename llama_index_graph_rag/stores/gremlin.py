@@ -17,7 +17,12 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from llama_index_graph_rag.errors import GraphRAGValueError, MissingExtraError, StoreError
+from llama_index_graph_rag.errors import (
+    GraphRAGError,
+    GraphRAGValueError,
+    MissingExtraError,
+    StoreError,
+)
 from llama_index_graph_rag.identity import clean_text
 
 if TYPE_CHECKING:
@@ -217,11 +222,19 @@ class GremlinClient:
     def _steps(self, ask: Ask[T]) -> Generator[Request | float, Any, T]:
         """Turn what `ask` wants into requests and pauses, which the two drivers carry out."""
         answer: object = None
+        wanted: Request | Gremlin | float | None = None
         while True:
             try:
                 wanted = ask.send(answer)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
+            except (AttributeError, IndexError, KeyError, TypeError) as error:
+                if not isinstance(wanted, Gremlin) or isinstance(error, GraphRAGError):
+                    raise
+                raise StoreError(
+                    f"HugeGraph at {self.url} answered a query with rows of an unknown form "
+                    f"({error!r}): {_short(str(answer))}"
+                ) from error
             if isinstance(wanted, float):
                 yield wanted
                 answer = None
@@ -294,12 +307,14 @@ class GremlinClient:
         return Request("POST", "/gremlin", body)
 
     def _rows(self, body: Any) -> list[Any]:
-        try:
-            return list(body["result"]["data"] or ())
-        except (TypeError, KeyError, IndexError) as error:
+        result = body.get("result") if isinstance(body, dict) else None
+        rows: object = result.get("data", ()) if isinstance(result, dict) else ""
+        rows = [] if rows is None else rows
+        if not isinstance(rows, list):
             raise StoreError(
                 f"HugeGraph at {self.url} answered a query without a result: {_short(str(body))}"
-            ) from error
+            )
+        return rows
 
 
 _VERSIONS = Request("GET", "/versions")

@@ -12,6 +12,8 @@ pytest.importorskip("httpx", reason="needs the extra hugegraph")
 from hugegraph_toys import contents, films, load, people_and_software
 
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError, StoreError
+from llama_index_graph_rag.retrievers.connection import ConnectionRetriever
+from llama_index_graph_rag.retrievers.knowledge_graph import KnowledgeGraphRetriever
 from llama_index_graph_rag.stores.gremlin import MAX_BODY_BYTES
 from llama_index_graph_rag.stores.hugegraph import HugeGraphStore
 from llama_index_graph_rag.testing.graph_reader import GraphReaderSuite
@@ -518,3 +520,52 @@ def test_the_official_client_and_ours_see_one_graph(tmp_path, monkeypatch):
         store.add_triplets([("Euler", "born in", "Basel")])
         names = official.gremlin().exec("g.V().hasLabel('entity').values('name')")
         assert sorted(names["data"]) == ["Basel", "Euler"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [[1], [None], [{"id": 1}], "abc", {"a": 1}, 3, [{"id": "a", "label": "x", "props": None}]],
+)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store: store.match_entities(["a"]),
+        lambda store: store.neighbors(["a"]),
+        lambda store: store.links(["a"], ["b"]),
+        lambda store: store.facts([("a", "b")]),
+        lambda store: store.paths(["a"]),
+    ],
+)
+def test_rows_of_an_unknown_form_are_an_error_of_the_store(fault_server, monkeypatch, data, ask):
+    monkeypatch.setattr(fault_server, "_gremlin", lambda body: {"result": {"data": data}})
+    with pytest.raises(StoreError, match=r"unknown form|without a result"):
+        ask(HugeGraphStore(fault_server.url))
+
+
+def test_no_rows_are_an_empty_answer(fault_server, monkeypatch):
+    for data in ([], None):
+        monkeypatch.setattr(fault_server, "_gremlin", lambda body, d=data: {"result": {"data": d}})
+        assert HugeGraphStore(fault_server.url).neighbors(["a"]) == {}
+
+
+@pytest.mark.parametrize("at", range(1, 10))
+def test_a_graph_that_is_emptied_in_between_gives_what_is_left(fault_server, at):
+    store = HugeGraphStore(fault_server.url)
+    store.add_triplets([("a", "r", "b"), ("b", "r", "c"), ("c", "r", "d")])
+    answer, left = fault_server._answer, [at]
+
+    def emptied(*request):
+        left[0] -= 1
+        if not left[0]:
+            fault_server._graph = fault_server._new_graph()
+        return answer(*request)
+
+    fault_server._answer = emptied
+    try:
+        for retriever in (
+            KnowledgeGraphRetriever(store, keyword_extractor=lambda _: ["a", "d"]),
+            ConnectionRetriever(store, entity_extractor=lambda _: ["a", "d"]),
+        ):
+            assert isinstance(retriever.retrieve("?"), list)
+    finally:
+        fault_server._answer = answer
