@@ -16,7 +16,12 @@ from llama_index.core.schema import (
 )
 
 from llama_index_graph_rag.identity import content_hash
+from llama_index_graph_rag.triplets import Triplet
 
+_FORM = (
+    "text_template", "metadata_template", "metadata_separator", "mimetype",
+    "index_id", "image_url", "image_path",
+)  # fmt: skip
 UNREAD = "unread:"
 """Prefix of the content hash of a passage that no extractor has read yet, or that it failed on."""
 
@@ -60,6 +65,21 @@ def with_stable_ids(document: Document, nodes: Sequence[BaseNode]) -> list[BaseN
     return [_renamed(node, document, names) for node in nodes]
 
 
+def passage_hash(node: BaseNode, triplets: Sequence[Triplet] | None = None) -> str:
+    """Return a hash of all that is stored of a passage, by which a change is recognised.
+
+    `triplets` are None where nobody has read the passage, empty where it states nothing.
+
+    Examples
+    --------
+    >>> from llama_index.core.schema import TextNode
+    >>> passage_hash(TextNode(text="a")) == passage_hash(TextNode(text="a"), [])
+    False
+    """
+    hash = source_hash(node)
+    return hash if triplets is None else content_hash(hash, *map(repr, triplets))
+
+
 def source_hash(node: BaseNode) -> str:
     """Return a hash of all of a passage that comes from its document: all but its triplets.
 
@@ -77,6 +97,8 @@ def source_hash(node: BaseNode) -> str:
     described = {
         "metadata": node.metadata,
         "hidden": [node.excluded_embed_metadata_keys, node.excluded_llm_metadata_keys],
+        "form": {name: getattr(node, name, None) for name in _FORM},
+        "embedding": node.embedding,
         "related": related,
         # Where the text is moves when the document is changed before it.
         "place": [getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)],

@@ -26,7 +26,7 @@ from llama_index_graph_rag.extractors.triplets import LLMTripletExtractor
 from llama_index_graph_rag.steps import Process, adrive, call, drive
 from llama_index_graph_rag.stored import repair
 from llama_index_graph_rag.stores.base import GraphIndexStore
-from llama_index_graph_rag.writing import PROBE_TEXT, Writer, WriteReport, prepare_all
+from llama_index_graph_rag.writing import Writer, WriteReport, prepare_all
 
 if TYPE_CHECKING:
     from llama_index_graph_rag.vector_store import GraphRAGVectorStore
@@ -67,7 +67,7 @@ class UpdatableIndex(BaseIndex[IndexDict]):
             self._extractor = LLMTripletExtractor(llm, num_workers=num_workers)
         self._resolver = entity_resolver
         self._num_workers = num_workers
-        self._model_checked = False
+        self._writer = Writer(store, self._resolved_embed_model, num_workers, check_model=True)
         self.report = WriteReport()
         # BaseIndex resolves Settings.transformations here, which needs no key.
         super().__init__(
@@ -183,7 +183,7 @@ class UpdatableIndex(BaseIndex[IndexDict]):
 
     def _add_documents(self, documents: Sequence[Document]) -> Process[list[bool]]:
         self.report = WriteReport()
-        yield from self._check_model_once()
+        yield from self._writer.begin(())
         changed = yield from self._ingestion(self.report).add_documents(documents)
         yield from call(self._store.flush, self._store.aflush)
         self._log_report()
@@ -227,7 +227,6 @@ class UpdatableIndex(BaseIndex[IndexDict]):
         self.report = WriteReport(invalid=invalid)
         if self._resolver is not None:
             passages, self.report.aliases = resolve_passages(passages, self._resolver)
-        yield from self._check_model_once()
         yield from self._writer.write(passages, self.report, show_progress=self._show_progress)
         yield from call(self._store.flush, self._store.aflush)
         self._log_report()
@@ -254,7 +253,7 @@ class UpdatableIndex(BaseIndex[IndexDict]):
 
     def _add_nodes(self, nodes: Sequence[BaseNode]) -> Process[None]:
         self.report = WriteReport()
-        yield from self._check_model_once()
+        yield from self._writer.begin(())
         yield from self._ingestion(self.report, by_default=False).add_nodes(nodes)
         yield from call(self._store.flush, self._store.aflush)
         self._log_report()
@@ -352,10 +351,6 @@ class UpdatableIndex(BaseIndex[IndexDict]):
 
     # --- within ---------------------------------------------------------------------------------
 
-    @property
-    def _writer(self) -> Writer:
-        return Writer(self._store, self._resolved_embed_model, self._num_workers)
-
     def _resolved_embed_model(self) -> BaseEmbedding:
         return self._embed_model or Settings.embed_model
 
@@ -363,18 +358,9 @@ class UpdatableIndex(BaseIndex[IndexDict]):
         """Raise StoreError if the index was built with another embedding model: one embedding."""
         drive(self._check_model())
 
-    def _check_model_once(self) -> Process[None]:
-        if not self._model_checked:
-            yield from self._check_model()
-
     def _check_model(self) -> Process[None]:
-        model = self._resolved_embed_model()
-        probe = yield from call(model.get_text_embedding, model.aget_text_embedding, PROBE_TEXT)
-        name = model.model_name
-        yield from call(
-            self._store.create, self._store.acreate, len(probe), embedding_model=name, probe=probe
-        )
-        self._model_checked = True
+        self._writer.check_model = True
+        yield from self._writer.begin(())
 
     def _log_report(self) -> None:
         report = self.report

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, TextNode
 
+from llama_index_graph_rag.document_nodes import passage_hash
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
 from llama_index_graph_rag.extractors.evidence import locate
 from llama_index_graph_rag.extractors.llm_calls import LLMUsage
 from llama_index_graph_rag.extractors.node_triplets import ExtractionFailure, strip_graph_metadata
-from llama_index_graph_rag.identity import clean_text, content_hash
+from llama_index_graph_rag.identity import clean_text
 from llama_index_graph_rag.progress import progress_bar
 from llama_index_graph_rag.steps import Process, Step, call, gather, perform
 from llama_index_graph_rag.stores.base import (
@@ -120,19 +121,21 @@ def prepare(
     GraphRAGValueError
         If a triplet part is too long.
     """
-    valid, invalid = unique_triplets(triplets)
-    copy = _text_node(strip_graph_metadata(node))
+    try:
+        valid, invalid = unique_triplets(triplets)
+    except (GraphRAGTypeError, GraphRAGValueError) as error:
+        raise type(error)(f"node {node.node_id!r}: {error}") from error
+    source = strip_graph_metadata(node)
+    hash = passage_hash(source, valid)
+    copy = _text_node(source)
     embedding = copy.embedding
     copy.embedding = None
     mentions = tuple(locate(copy.text, valid)) if valid else ()
-    # Metadata may hold a value twice equal but of another kind (1, True): JSON tells them apart.
-    metadata = json.dumps(copy.metadata, sort_keys=True, default=str, ensure_ascii=False)
-    stated = [f"{m.triplet!r}{m.start}{m.end}" for m in mentions]
     passage = Passage(
         node=copy,
         mentions=mentions,
         relation_ids=tuple(mention.triplet.id for mention in mentions),
-        content_hash=content_hash(copy.text, metadata, copy.ref_doc_id or "", *stated),
+        content_hash=hash,
         document_hash=document_hash,
         embedding=embedding,
     )
@@ -173,13 +176,18 @@ def prepare_all(
     return list(passages.values()), invalid
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Writer:
-    """Embeds what a store does not hold yet, with `workers` calls in flight, and writes it."""
+    """Embeds what a store does not hold yet, with `workers` calls in flight, and writes it.
+
+    `check_model` says whether it is still to be found out that an index which exists was built
+    with this model; that costs one embedding.
+    """
 
     store: GraphIndexStore
     embed_model: Callable[[], BaseEmbedding]
     workers: int = 1
+    check_model: bool = False
 
     def write(
         self,
@@ -188,7 +196,10 @@ class Writer:
         *,
         show_progress: bool = False,
     ) -> Process[None]:
-        """Write passages in batches; each batch commits, so that a new start skips it."""
+        """Write passages in batches; each batch commits, so that a new start skips it.
+
+        All are checked before anything is created or written.
+        """
         yield from call(self.store.refresh, self.store.arefresh)
         snapshot = self.store.snapshot()
         fresh = [
@@ -203,20 +214,29 @@ class Writer:
         report.unchanged += len(passages) - len(fresh)
         for passage in fresh:
             self.store.check(passage.row(()))
-        yield from self._create()
-        for passage in fresh:
-            self._check_embedding(passage)
+        yield from self.begin(fresh)
         bar = progress_bar(len(fresh), "Indexing passages", show=show_progress)
         with bar:
             for batch in _batches(fresh):
                 yield from self.write_batch(batch, report)
                 bar.update(len(batch))
 
-    def _create(self) -> Process[None]:
-        if self.store.dimension:
+    def begin(self, passages: Sequence[Passage]) -> Process[None]:
+        """Check the embeddings that passages bring and the model, then create a missing index.
+
+        Raises
+        ------
+        GraphRAGValueError
+            If an embedding is of another length, or holds a NaN or an infinity.
+        StoreError
+            If the index was built with another model.
+        """
+        if self.store.dimension and not self.check_model:
+            _check_embeddings(passages, self.store.dimension)
             return
         model = self.embed_model()
         probe = yield from call(model.get_text_embedding, model.aget_text_embedding, PROBE_TEXT)
+        _check_embeddings(passages, self.store.dimension or len(probe))
         yield from call(
             self.store.create,
             self.store.acreate,
@@ -224,14 +244,7 @@ class Writer:
             embedding_model=model.model_name,
             probe=probe,
         )
-
-    def _check_embedding(self, passage: Passage) -> None:
-        if passage.embedding and len(passage.embedding) != self.store.dimension:
-            raise GraphRAGValueError(
-                f"node {passage.node.node_id!r} brings an embedding of {len(passage.embedding)} "
-                f"dimensions, the index has {self.store.dimension}; set node.embedding = None to "
-                "have it embedded"
-            )
+        self.check_model = False
 
     def write_batch(self, batch: Sequence[Passage], report: WriteReport) -> Process[None]:
         """Write passages as they are in one commit, known or not; see `write`."""
@@ -272,7 +285,10 @@ class Writer:
                     for id in relations
                 ],
                 passages=[
-                    passage.row(passage.embedding or embeddings[passage.text]) for passage in batch
+                    passage.row(
+                        embeddings[passage.text] if passage.embedding is None else passage.embedding
+                    )
+                    for passage in batch
                 ],
             )
             try:
@@ -315,6 +331,23 @@ def _embedding(model: BaseEmbedding, texts: list[str]) -> Step[list[list[float]]
         lambda: model.get_text_embedding_batch(texts),
         lambda: model.aget_text_embedding_batch(texts),
     )
+
+
+def _check_embeddings(passages: Sequence[Passage], dimension: int) -> None:
+    for passage in passages:
+        if passage.embedding is None:
+            continue
+        remedy = "set node.embedding = None to have it embedded"
+        if len(passage.embedding) != dimension:
+            raise GraphRAGValueError(
+                f"node {passage.node.node_id!r} brings an embedding of {len(passage.embedding)} "
+                f"dimensions, the index has {dimension}; {remedy}"
+            )
+        if not all(map(isfinite, passage.embedding)):
+            raise GraphRAGValueError(
+                f"node {passage.node.node_id!r} brings an embedding that holds a NaN or an "
+                f"infinity; {remedy}"
+            )
 
 
 def _batches(passages: Sequence[Passage]) -> Iterator[Sequence[Passage]]:

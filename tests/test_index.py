@@ -10,6 +10,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_graph_rag import GraphRAGIndex
 from llama_index_graph_rag.errors import GraphRAGError, GraphRAGValueError, StoreError
+from llama_index_graph_rag.extractors.node_triplets import TRIPLETS_KEY
 from llama_index_graph_rag.writing import PROBE_TEXT
 
 EULER = ("Euler", "was a student of", "Johann Bernoulli")
@@ -54,6 +55,25 @@ def test_building_again_costs_the_one_text_that_tells_the_model(build_index, emb
     again = build_index(nodes(), TRIPLETS)
     assert embedding.texts == [PROBE_TEXT]
     assert (again.report.written, again.report.unchanged, again.report.embedded) == (0, 3, 0)
+
+
+def test_what_cannot_be_stored_leaves_no_index(build_index, make_embedding, tmp_path):
+    too_long = passage("p9", "x" * 70_000)
+    with pytest.raises(GraphRAGValueError, match="70,000 bytes"):
+        build_index([*nodes(), too_long], [*TRIPLETS, []])
+    other = build_index(nodes(), TRIPLETS, embed_model=make_embedding(16))
+    assert other.stats()["passages"] == 3
+
+
+def test_triplets_beside_a_node_are_those_on_it(build_index, embedding):
+    index = build_index(nodes(), TRIPLETS)
+    read = nodes()
+    for node, stated in zip(read, TRIPLETS):
+        node.metadata[TRIPLETS_KEY] = [list(triplet) for triplet in stated]
+    index.insert_nodes(read)
+    assert (index.report.written, index.report.unchanged) == (0, 3)
+    index.insert_triplets(nodes(), TRIPLETS)
+    assert (index.report.written, index.report.unchanged) == (0, 3)
 
 
 async def test_async_builds_the_same(build_index, embedding, tmp_path):

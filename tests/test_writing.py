@@ -62,10 +62,25 @@ def test_the_node_that_is_given_stays_as_it_is():
     assert passage.mentions[0].evidence(given.text) == given.text
 
 
+def sibling(kind, id) -> TextNode:
+    return TextNode(
+        id_="p1", text=node().text, metadata={"year": 1}, relationships={kind: related(id)}
+    )
+
+
+def related(id) -> RelatedNodeInfo:
+    return RelatedNodeInfo(node_id=id)
+
+
 @pytest.mark.parametrize(
     "other",
     [
         node(text="Other."),
+        node(year=1).model_copy(update={"excluded_embed_metadata_keys": ["year"]}),
+        node(year=1).model_copy(update={"excluded_llm_metadata_keys": ["year"]}),
+        node(year=1).model_copy(update={"text_template": "{content}"}),
+        node(year=1).model_copy(update={"embedding": [0.5]}),
+        sibling(NodeRelationship.NEXT, "p2"),
         node(year=1707),
         node(year="1"),
         node(year=True),
@@ -177,6 +192,28 @@ def test_one_of_another_length_is_named_before_anything_is_written(write, store)
     with pytest.raises(GraphRAGValueError, match="'p2' brings an embedding of 2"):
         write((node(), [EULER]), (own, []))
     assert store.stats()["passages"] == 0
+
+
+@pytest.mark.parametrize(
+    ("vector", "message"),
+    [
+        ([], "'p2' brings an embedding of 0"),
+        ([float("nan")] * 32, "'p2' brings an embedding that holds a NaN"),
+        ([0.5] * 31, "'p2' brings an embedding of 31"),
+    ],
+)
+def test_a_bad_embedding_is_named_before_anything_is_created(write, store, vector, message):
+    with pytest.raises(GraphRAGValueError, match=message):
+        write((node(), [EULER]), (node("p2").model_copy(update={"embedding": vector}), []))
+    assert not store.exists
+
+
+@pytest.mark.parametrize(
+    "wrong", [("Euler", "knows"), ("Euler", "knows", 1), ("a", "b" * 9_000, "c")]
+)
+def test_an_error_in_a_triplet_names_the_node(wrong):
+    with pytest.raises(GraphRAGError, match=r"node 'p7': .*triplet"):
+        prepare(node("p7"), [wrong])
 
 
 def test_a_passage_that_cannot_be_stored_stops_all_before_the_first_call(write, store, embedding):
