@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeVar
 
@@ -18,10 +18,11 @@ from llama_index.core.schema import BaseNode, Document, MetadataMode, TransformC
 from tqdm import tqdm
 
 from llama_index_graph_rag.aliases import resolve_passages
-from llama_index_graph_rag.document_nodes import UNREAD, is_random, source_hash, with_stable_ids
+from llama_index_graph_rag.document_nodes import UNREAD, is_random, passage_hash, with_stable_ids
 from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
 from llama_index_graph_rag.estimate import Estimate, estimate
 from llama_index_graph_rag.extractors.base import Extraction, TripletExtractor, passage_text
+from llama_index_graph_rag.extractors.feed import ExtractionFeed
 from llama_index_graph_rag.extractors.node_triplets import (
     ExtractionFailure,
     strip_graph_metadata,
@@ -29,7 +30,6 @@ from llama_index_graph_rag.extractors.node_triplets import (
 )
 from llama_index_graph_rag.extractors.resolver import EntityResolver
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
-from llama_index_graph_rag.identity import content_hash
 from llama_index_graph_rag.progress import progress_bar
 from llama_index_graph_rag.steps import Process, Step, call, perform
 from llama_index_graph_rag.stored import stored_passages
@@ -120,15 +120,17 @@ class Ingestion:
         yield from call(self.store.refresh, self.store.arefresh)
         changed: list[bool] = []
         wave: list[_Plan] = []
+        taken: set[str] = set()
         with self._bar() as bar:
             for document in wanted:
-                plan = None if document is None else (yield from self._plan(document))
+                plan = None if document is None else (yield from self._plan(document, taken))
                 changed.append(plan is not None)
                 if plan is not None:
                     wave.append(plan)
+                    taken.update(plan.ids)
                     if sum(len(plan.items) for plan in wave) >= self._wave:
                         yield from self._run(wave, bar)
-                        wave = []
+                        wave, taken = [], set()
             yield from self._run(wave, bar)
         return changed
 
@@ -137,6 +139,7 @@ class Ingestion:
         yield from call(self.store.refresh, self.store.arefresh)
         plan = _Plan()
         self._fill(plan, nodes, self.store.snapshot())
+        yield from self.writer.begin([item.passage for item in plan.items])
         with self._bar() as bar:
             for items in _parts(plan.items, self._wave):
                 yield from self._run([_Plan(items=items)], bar)
@@ -146,7 +149,7 @@ class Ingestion:
         yield from call(self.store.refresh, self.store.arefresh)
         total = estimate([], **options)
         for document in _distinct(documents):
-            plan = None if document is None else (yield from self._plan(document))
+            plan = None if document is None else (yield from self._plan(document, frozenset()))
             if plan is not None:
                 _, unread = yield from self._reused(plan.items)
                 total = _sum(total, estimate([item.node for item in unread], **options))
@@ -154,7 +157,7 @@ class Ingestion:
 
     # --- planning -------------------------------------------------------------------------------
 
-    def _plan(self, document: Document) -> Process[_Plan | None]:
+    def _plan(self, document: Document, taken: Set[str]) -> Process[_Plan | None]:
         snapshot = self.store.snapshot()
         stored = snapshot.passages_of_document(document.id_)
         if snapshot.document_hash(document.id_) == document.hash:
@@ -166,6 +169,13 @@ class Ingestion:
         plan = _Plan(hash=document.hash, holders=list(snapshot.document_hashes(document.id_)))
         self._fill(plan, with_stable_ids(document, nodes), snapshot)
         plan.gone = sorted(set(stored) - set(plan.ids))
+        for id in set(plan.ids).difference(stored):
+            if id in taken or snapshot.content_hash(id) is not None:
+                raise GraphRAGValueError(
+                    f"passage id {id!r} of document {document.id_!r} is that of a passage of "
+                    "another document; let the splitter's id_func use the document's id, or leave "
+                    "it out"
+                )
         return plan if plan.ids or plan.gone else None
 
     def _fill(self, plan: _Plan, nodes: Sequence[BaseNode], snapshot: GraphSnapshot) -> None:
@@ -175,9 +185,8 @@ class Ingestion:
             if not found.triplets and not node.get_content(MetadataMode.NONE).strip():
                 self.report.empty += 1
                 continue
-            hash = source_hash(strip_graph_metadata(node))
-            if found.extracted:
-                hash = content_hash(hash, *map(repr, found.triplets))
+            stated = found.triplets if found.extracted else None
+            hash = passage_hash(strip_graph_metadata(node), stated)
             id = node.node_id
             if hashes.setdefault(id, hash) != hash:
                 raise GraphRAGValueError(
@@ -201,6 +210,7 @@ class Ingestion:
 
     def _run(self, plans: Sequence[_Plan], bar: tqdm[NoReturn]) -> Process[None]:
         items = [item for plan in plans for item in plan.items]
+        yield from self.writer.begin([item.passage for item in items])
         bar.total = (bar.total or 0) + len(items)
         holders = {id: "" for plan in plans for id in plan.holders}
         yield from self._record(holders)
@@ -263,7 +273,7 @@ class Ingestion:
                 yield from self._commit(part, bar)
             return
         waiting = {item.node.node_id: item for item in items}
-        feed = _Feed(extractor, [item.node for item in items])
+        feed = ExtractionFeed(extractor, [item.node for item in items])
         batch: list[_Item] = []
         try:
             while (found := (yield from perform(feed.step))) is not None:
@@ -327,37 +337,6 @@ class Ingestion:
 
     def _bar(self) -> tqdm[NoReturn]:
         return progress_bar(0, "Indexing passages", show=self.show_progress)
-
-
-class _Feed:
-    """An extractor's results one by one, for a sync or an async caller."""
-
-    def __init__(self, extractor: TripletExtractor, nodes: Sequence[BaseNode]) -> None:
-        self._extractor, self._nodes = extractor, nodes
-        self._sync: Iterator[Extraction] | None = None
-        self._async: AsyncIterator[Extraction] | None = None
-        self.step: Step[Extraction | None] = Step(self._next, self._anext)
-        self.end: Step[None] = Step(self._close, self._aclose)
-
-    def _next(self) -> Extraction | None:
-        if self._sync is None:
-            self._sync = iter(self._extractor.extract(self._nodes))
-        return next(self._sync, None)
-
-    async def _anext(self) -> Extraction | None:
-        if self._async is None:
-            self._async = aiter(self._extractor.aextract(self._nodes))
-        return await anext(self._async, None)
-
-    def _close(self) -> None:
-        close = getattr(self._sync, "close", None)
-        if close is not None:
-            close()
-
-    async def _aclose(self) -> None:
-        close = getattr(self._async, "aclose", None)
-        if close is not None:
-            await close()
 
 
 def _warn_of_random_ids(documents: Iterable[Document | None]) -> None:
