@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryType
+from llama_index_instrumentation import get_dispatcher
 
 from llama_index_graph_rag.errors import GraphRAGTypeError
 from llama_index_graph_rag.trace import GraphNodeWithScore, RetrievalTrace
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from llama_index_graph_rag.visualize.branch import Branch
     from llama_index_graph_rag.visualize.page import ShownPassage
+
+dispatcher = get_dispatcher(__name__)
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,6 +177,7 @@ class _Tracing(Protocol):
 class Explaining:
     """What a retriever with `retrieve_with_trace` gains: it explains itself."""
 
+    @dispatcher.span
     def explain(self: _Tracing, query: QueryType) -> Explanation:
         """Retrieve, and return why the results are there.
 
@@ -190,6 +194,7 @@ class Explaining:
         """
         return Explanation.from_trace(*self.retrieve_with_trace(query))
 
+    @dispatcher.span
     async def aexplain(self: _Tracing, query: QueryType) -> Explanation:
         """Async twin of `explain`."""
         return Explanation.from_trace(*await self.aretrieve_with_trace(query))

@@ -15,6 +15,8 @@ GAP = 60.0
 """Pixels between parts of the graph that nothing connects."""
 ROW = 40.0
 """Pixels that an entity takes from top to bottom: its mark, its label and some air."""
+AIR = 2.0
+"""How much larger than its labels together a part of the graph is made."""
 WIDE = 1.3
 """How much wider than high a picture is made: screens are, and so are labels."""
 
@@ -116,9 +118,12 @@ def _start(distances: Floats) -> Floats:
 
 
 def _pushed_apart(places: Floats, boxes: Floats, n_steps: int = 60) -> Floats:
-    """Move boxes that overlap, each half of the way and along the shorter one."""
+    """Make room for all boxes, then move those that overlap, each half of the shorter way."""
     n = len(places)
     x, y = (places * [WIDE if n > 2 else 1.0, 1.0]).T
+    room = (float(np.ptp(x)) + boxes[:, 0].mean()) * (float(np.ptp(y)) + ROW)
+    grow = np.sqrt(max(1.0, AIR * float(boxes.prod(axis=1).sum()) / room))
+    x, y = x * grow, y * grow
     room_x, room_y = ((boxes[:, None, axis] + boxes[None, :, axis]) / 2 for axis in (0, 1))
     # Two boxes in one place part by their order.
     order = np.sign(np.arange(n)[:, None] - np.arange(n)[None, :])
@@ -132,8 +137,7 @@ def _pushed_apart(places: Floats, boxes: Floats, n_steps: int = 60) -> Floats:
         moves = []
         for step, shared, chosen in zip(steps, over, (across, hit & ~across)):
             way = np.where(step == 0, order, np.sign(step))
-            total = (way * shared / 2 * chosen).sum(axis=1)
-            moves.append(total / np.sqrt(np.maximum(chosen.sum(axis=1), 1)))
+            moves.append(np.clip((way * shared / 2 * chosen).sum(axis=1), -GAP, GAP))
         x, y = x + moves[0], y + moves[1]
     return np.column_stack([x, y])
 

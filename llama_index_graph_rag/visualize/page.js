@@ -141,7 +141,6 @@ function draw() {
 // --- labels: the telling ones first, none upon another ----------------------------------------
 
 const MUST = 80;
-const isTold = (entity) => entity.told || entity.seed !== null;
 
 function weight(one, now) {
   const on = now && (now.entities.has(one) || now.relations.has(one)) ? 1000 : 0;
@@ -165,10 +164,10 @@ function along(relation) {
 }
 
 function label(now) {
-  const [texts, big, small] = [[], [], []];
+  const [texts, starts, big, small] = [[], [], [], []];
   entities.filter((entity) => entity.shown).forEach((entity) => {
     const [[x, y], r] = [onScreen(entity), entity.size];
-    (isTold(entity) ? big : small).push([x - r, y - r, x + r, y + r]);
+    (entity.seed !== null ? starts : entity.told ? big : small).push([x - r, y - r, x + r, y + r]);
   });
   const own = svg.getBoundingClientRect();
   const [right, bottom] = [own.width, own.height];
@@ -183,9 +182,10 @@ function label(now) {
     const half = one.wide / 2;
     const boxes = (one.mark ? beside(one, half) : along(one))
       .map(([x, y]) => [x - half, y - 10, x + half, y + 3]);
-    // What has to be read may cover the marks of what need not, and if it must any mark.
-    const box = boxes.find((some) => free(some, first >= MUST ? [texts, big] : [texts, big, small])) ||
-      (first >= MUST && boxes.find((some) => free(some, [texts])));
+    // What has to be read may cover the marks of what need not, and if it must any but a start.
+    const tries = [[texts, starts, big, small], [texts, starts, big], [texts, starts]];
+    const box = tries.slice(0, first >= MUST ? 3 : 1)
+      .reduce((found, taken) => found || boxes.find((some) => free(some, taken)), undefined);
     if (!box) continue;
     texts.push(box);
     one.label.setAttribute("transform", `translate(${box[0] + half},${box[1] + 10})`);
