@@ -48,6 +48,17 @@ class GraphRAGTrace(RetrievalTrace):
     results
         The passages returned, what brought each (``chosen``, ``ranking`` or ``dense``), and the
         relations named with it.
+
+    Examples
+    --------
+    >>> from llama_index_graph_rag.stores.milvus import MilvusGraphStore
+    >>> from llama_index_graph_rag.retrievers.graph_rag import GraphRAGRetriever
+    >>> import tempfile
+    >>> store = MilvusGraphStore(tempfile.mkdtemp() + "/demo.db")
+    >>> nodes, trace = GraphRAGRetriever(store).retrieve_with_trace("Who taught Euler?")
+    >>> trace.fallbacks
+    ['the index is empty: nothing to find']
+    >>> store.close()
     """
 
     entities: list[TracedHit] = field(default_factory=list)

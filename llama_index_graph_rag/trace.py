@@ -130,7 +130,13 @@ class RetrievalTrace:
 
 
 class RelationUse(NamedTuple):
-    """A relation that brought a passage."""
+    """A relation that brought a passage.
+
+    Examples
+    --------
+    >>> RelationUse("r1", "Euler was a student of Johann Bernoulli", 0.5).text
+    'Euler was a student of Johann Bernoulli'
+    """
 
     id: str
     text: str
@@ -142,6 +148,14 @@ class GraphNodeWithScore(NodeWithScore):
 
     The relations ride on the wrapper, never in the node's metadata: the node keeps the hash that
     the same passage has in any other retriever, so that fusion recognises it.
+
+    Examples
+    --------
+    >>> from llama_index.core.schema import TextNode
+    >>> use = RelationUse("r1", "Euler was a student of Johann Bernoulli", 0.5)
+    >>> found = GraphNodeWithScore(node=TextNode(text="..."), score=1.0, relations=(use,))
+    >>> [use.text for use in found.relations]
+    ['Euler was a student of Johann Bernoulli']
     """
 
     relations: tuple[RelationUse, ...] = ()
@@ -152,6 +166,11 @@ class RetrievalTraceEvent(BaseEvent):
 
     Its `span_id` is None: OpenInference warns of every event of a span that it does not know. A
     handler finds the span in ``llama_index_instrumentation.span.active_span_id``.
+
+    Examples
+    --------
+    >>> RetrievalTraceEvent(trace=RetrievalTrace("Who taught Euler?")).trace.question
+    'Who taught Euler?'
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

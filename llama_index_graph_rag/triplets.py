@@ -57,6 +57,12 @@ class Mention:
         The spelling in this passage.
     start, end
         Offsets in the passage's text of the sentence that states it; None where not known.
+
+    Examples
+    --------
+    >>> text = "He was Swiss. Euler lived in Basel."
+    >>> Mention(Triplet("Euler", "lived in", "Basel"), 14, 35).evidence(text)
+    'Euler lived in Basel.'
     """
 
     triplet: Triplet

@@ -58,6 +58,11 @@ class ConnectionTrace(RetrievalTrace):
         Entities seen in all.
     paths
         The paths that were kept, each written in one line.
+
+    Examples
+    --------
+    >>> ConnectionTrace("What links A and B?").paths
+    []
     """
 
     sides: list[Side] = field(default_factory=list)

@@ -50,6 +50,11 @@ class KnowledgeGraphTrace(RetrievalTrace):
         Names that the graph does not know.
     sequences
         The lines that were given out, best first.
+
+    Examples
+    --------
+    >>> KnowledgeGraphTrace("Who knows Marko?", keywords=("Marko",)).to_dict()["keywords"]
+    ['Marko']
     """
 
     keywords: tuple[str, ...] = ()
