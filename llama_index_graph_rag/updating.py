@@ -183,7 +183,6 @@ class UpdatableIndex(BaseIndex[IndexDict]):
 
     def _add_documents(self, documents: Sequence[Document]) -> Process[list[bool]]:
         self.report = WriteReport()
-        yield from self._writer.begin(())
         changed = yield from self._ingestion(self.report).add_documents(documents)
         yield from call(self._store.flush, self._store.aflush)
         self._log_report()
@@ -253,7 +252,6 @@ class UpdatableIndex(BaseIndex[IndexDict]):
 
     def _add_nodes(self, nodes: Sequence[BaseNode]) -> Process[None]:
         self.report = WriteReport()
-        yield from self._writer.begin(())
         yield from self._ingestion(self.report, by_default=False).add_nodes(nodes)
         yield from call(self._store.flush, self._store.aflush)
         self._log_report()

@@ -11,6 +11,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index_graph_rag import GraphRAGIndex
 from llama_index_graph_rag.errors import GraphRAGError, GraphRAGValueError, StoreError
 from llama_index_graph_rag.extractors.node_triplets import TRIPLETS_KEY
+from llama_index_graph_rag.stores.milvus import MilvusGraphStore
 from llama_index_graph_rag.writing import PROBE_TEXT
 
 EULER = ("Euler", "was a student of", "Johann Bernoulli")
@@ -63,6 +64,17 @@ def test_what_cannot_be_stored_leaves_no_index(build_index, make_embedding, tmp_
         build_index([*nodes(), too_long], [*TRIPLETS, []])
     other = build_index(nodes(), TRIPLETS, embed_model=make_embedding(16))
     assert other.stats()["passages"] == 3
+
+
+@pytest.mark.parametrize("length", [0, 16])
+def test_nodes_with_a_bad_embedding_leave_no_index(embedding, tmp_path, length):
+    store = MilvusGraphStore(tmp_path / "index.db")
+    index = GraphRAGIndex(store, embed_model=embedding)
+    bad = passage("p9", "Other.").model_copy(update={"embedding": [0.5] * length})
+    with pytest.raises(GraphRAGValueError, match=f"'p9' brings an embedding of {length}"):
+        index.insert_nodes([*nodes(), bad])
+    assert not store.exists
+    index.close()
 
 
 def test_triplets_beside_a_node_are_those_on_it(build_index, embedding):
