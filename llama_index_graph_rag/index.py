@@ -290,8 +290,7 @@ class GraphRAGIndex(AskableIndex):
         StoreError
             If there is no index, or it was built with another embedding model.
         """
-        if "://" not in str(uri) and not Path(uri).expanduser().exists():
-            raise StoreError(f"there is no {str(uri)!r}; check uri, or build an index there first")
+        _require_file(uri)
         index = cls._opened(
             uri,
             collection_prefix,
@@ -304,14 +303,39 @@ class GraphRAGIndex(AskableIndex):
             num_workers=num_workers,
             show_progress=show_progress,
         )
-        try:
-            index._require()
-            # The private attribute: the property would make a default model, which needs a key.
-            if embed_model is not None or Settings._embed_model is not None:
-                drive(index._check_model())
-        except Exception:
-            index.close()
-            raise
+        drive(index._or_closed(index._open()))
+        return index
+
+    @classmethod
+    async def afrom_existing(
+        cls,
+        uri: str | Path = "./graph_rag.db",
+        *,
+        collection_prefix: str = "graph_rag",
+        llm: LLM | None = None,
+        triplet_extractor: TransformComponent | None = None,
+        embed_model: BaseEmbedding | None = None,
+        entity_resolver: EntityResolver | None = None,
+        transformations: list[TransformComponent] | None = None,
+        num_workers: int = 4,
+        show_progress: bool = False,
+        **store_options: Any,
+    ) -> GraphRAGIndex:
+        """Async twin of `from_existing`."""
+        _require_file(uri)
+        index = cls._opened(
+            uri,
+            collection_prefix,
+            store_options,
+            llm=llm,
+            triplet_extractor=triplet_extractor,
+            embed_model=embed_model,
+            entity_resolver=entity_resolver,
+            transformations=transformations,
+            num_workers=num_workers,
+            show_progress=show_progress,
+        )
+        await adrive(index._or_closed(index._open()))
         return index
 
     @classmethod
@@ -396,7 +420,7 @@ class GraphRAGIndex(AskableIndex):
         store = MilvusGraphStore(uri, collection_prefix=collection_prefix, **store_options)
         try:
             return cls(store, **index_options)
-        except Exception:
+        except BaseException:
             store.close()
             raise
 
@@ -414,9 +438,17 @@ class GraphRAGIndex(AskableIndex):
         if triplets:
             logger.warning("%d triplets left out: %s", len(triplets), reason)
 
-    def _require(self) -> None:
+    def _open(self) -> Process[None]:
         if not self._store.dimension:
             raise StoreError(
                 f"{self._store!r} holds no index; check uri and collection_prefix, or build one "
                 "with GraphRAGIndex.from_triplets or from_documents"
             )
+        # The private attribute: the property would make a default model, which needs a key.
+        if self._embed_model is not None or Settings._embed_model is not None:
+            yield from self._check_model()
+
+
+def _require_file(uri: str | Path) -> None:
+    if "://" not in str(uri) and not Path(uri).expanduser().exists():
+        raise StoreError(f"there is no {str(uri)!r}; check uri, or build an index there first")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -75,13 +74,6 @@ class HashEmbedding(BaseEmbedding):
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._get_text_embedding(query)
-
-
-@pytest.fixture(autouse=True)
-def all_is_logged():
-    """The console script sets a level for the whole process."""
-    yield
-    logging.getLogger("llama_index_graph_rag").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
@@ -79,6 +80,13 @@ def test_an_index_that_is_not_there(tmp_path, capsys, command):
     assert cli.main([*command, "--uri", str(path)]) == 1
     assert "nowhere.db" in capsys.readouterr().err
     assert not path.exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--verbose"]])
+def test_the_level_of_the_log_is_the_callers(tmp_path, options):
+    level = logging.getLogger("llama_index_graph_rag").level
+    assert cli.main([*options, "stats", "--uri", str(tmp_path / "nowhere.db")]) == 1
+    assert logging.getLogger("llama_index_graph_rag").level == level
 
 
 def test_no_command_is_a_usage_error(capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -12,6 +13,7 @@ from llama_index_graph_rag import GraphRAGIndex
 from llama_index_graph_rag.errors import GraphRAGError, GraphRAGValueError, StoreError
 from llama_index_graph_rag.extractors.node_triplets import TRIPLETS_KEY
 from llama_index_graph_rag.stores.milvus import MilvusGraphStore
+from llama_index_graph_rag.stores.milvus_connection import _lite_users
 from llama_index_graph_rag.writing import PROBE_TEXT
 
 EULER = ("Euler", "was a student of", "Johann Bernoulli")
@@ -75,6 +77,46 @@ def test_nodes_with_a_bad_embedding_leave_no_index(embedding, tmp_path, length):
         index.insert_nodes([*nodes(), bad])
     assert not store.exists
     index.close()
+
+
+async def test_opening_is_async_where_it_is_awaited(build_index, make_embedding, tmp_path):
+    class AsyncOnly(make_embedding):
+        def _get_text_embedding(self, text):
+            raise AssertionError("a sync call")
+
+        async def _aget_text_embedding(self, text):
+            return make_embedding()._get_text_embedding(text)
+
+    build_index(nodes(), TRIPLETS).close()
+    uri = tmp_path / "index.db"
+    index = await GraphRAGIndex.afrom_existing(uri, embed_model=AsyncOnly())
+    assert index.stats()["passages"] == 3
+    index.close()
+    with pytest.raises(StoreError, match="16 dimensions"):
+        await GraphRAGIndex.afrom_existing(uri, embed_model=make_embedding(16))
+    with pytest.raises(StoreError, match=r"nothing\.db"):
+        await GraphRAGIndex.afrom_existing(tmp_path / "nothing.db")
+    assert not _lite_users[str(uri)]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, asyncio.CancelledError])
+async def test_an_interrupted_index_lets_go_of_the_file(
+    build_index, make_embedding, tmp_path, interruption
+):
+    class Interrupted(make_embedding):
+        def _get_text_embedding(self, text):
+            raise interruption
+
+    build_index(nodes(), TRIPLETS).close()
+    where = {"uri": tmp_path / "index.db", "embed_model": Interrupted()}
+    with pytest.raises(interruption):
+        GraphRAGIndex.from_existing(**where)
+    with pytest.raises(interruption):
+        GraphRAGIndex.from_triplets(nodes(), TRIPLETS, **where)
+    if interruption is asyncio.CancelledError:
+        with pytest.raises(interruption):
+            await GraphRAGIndex.afrom_triplets(nodes(), TRIPLETS, **where)
+    assert not _lite_users[str(tmp_path / "index.db")]
 
 
 def test_triplets_beside_a_node_are_those_on_it(build_index, embedding):

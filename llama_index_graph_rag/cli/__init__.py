@@ -23,9 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     1
     """
     arguments = _parser().parse_args(argv)
-    logging.getLogger("llama_index_graph_rag").setLevel(
-        logging.INFO if arguments.verbose else logging.ERROR
-    )
+    logger = logging.getLogger("llama_index_graph_rag")
+    level = logger.level
+    logger.setLevel(logging.INFO if arguments.verbose else logging.ERROR)
     try:
         arguments.run(arguments)
     except GraphRAGError as error:
@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nothing more to say, at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        logger.setLevel(level)  # a caller in the same process has one of its own
     return 0
 
 
