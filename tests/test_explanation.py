@@ -350,7 +350,7 @@ def test_index_to_networkx_holds_all_that_passages_state(index, demo) -> None:
     assert found == expected
     stats = index.stats()
     assert (len(graph), graph.number_of_edges()) == (stats["entities"], stats["relations"])
-    json.dumps(nx.node_link_data(graph, edges="edges"))
+    json.dumps([dict(graph.nodes(data=True)), list(graph.edges(data=True))])
 
 
 def test_index_to_networkx_leaves_out_what_was_deleted(build_index) -> None:

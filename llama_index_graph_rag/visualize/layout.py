@@ -71,15 +71,16 @@ def layout(
     longest: dict[tuple[int, int], float] = {}
     for (a, b), length in zip(np.sort(ends).tolist(), wanted.tolist()):
         longest[a, b] = max(longest.get((a, b), 0.0), length)
-    pairs = np.array(list(longest), dtype=np.int64).reshape(-1, 2)
+    pairs = np.array(list(longest), dtype=np.int32).reshape(-1, 2)
     graph = sp.csr_array((list(longest.values()), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
     _, part_of = connected_components(graph, directed=False)
     boxes = np.column_stack([np.asarray(widths, dtype=np.float64), np.full(n, ROW)])
     parts = [np.flatnonzero(part_of == part) for part in range(part_of.max() + 1)]
     parts.sort(key=lambda members: (-len(members), members[0]))
+    distances: Floats = shortest_path(graph, directed=False)
     for members in parts:
-        distances = shortest_path(graph[members][:, members], directed=False)
-        places[members] = _pushed_apart(_stress(distances, n_steps), boxes[members])
+        own = distances[np.ix_(members, members)]
+        places[members] = _pushed_apart(_stress(own, n_steps), boxes[members])
     return _packed(places, boxes, parts)
 
 
