@@ -6,6 +6,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,10 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     code = f"import sys, llama_index_graph_rag; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    # pytest imports them by their base name.
+    names = [path.name for path in Path(__file__).parent.rglob("*.py")]
+    shared = {n for n in names if names.count(n) > 1} - {"conftest.py", "__init__.py"}
+    assert not shared
