@@ -369,6 +369,30 @@ def test_another_index_object_sees_changes_after_a_refresh(build_index):
     assert reader.stats() == writer.stats()
 
 
+def test_a_question_does_not_wait_for_a_write(build_index, monkeypatch):
+    index = build_index(nodes(), TRIPLETS)
+    write, store = index.store.connection.write, index.store
+    answers = []
+
+    def ask():
+        answers.append(index.as_retriever().retrieve_with_trace("Who followed Euler?"))
+
+    def asked_meanwhile(collection, rows):
+        write(collection, rows)
+        if collection == store.collections.passages:
+            thread = threading.Thread(target=ask)
+            thread.start()
+            thread.join(timeout=30)
+
+    monkeypatch.setattr(store.connection, "write", asked_meanwhile)
+    new = passage("p4", "Lagrange followed Euler.")
+    index.insert_triplets([new], [[("Lagrange", "followed", "Euler")]])
+    [(before, trace)] = answers
+    assert "p4" not in ids(before)
+    assert any("does not hold (yet)" in dropped for dropped in trace.dropped)
+    assert "p4" in found(index, "Who followed Euler?")
+
+
 def test_questions_while_others_write(build_index):
     index = build_index(nodes(), TRIPLETS)
     stop, problems = threading.Event(), []

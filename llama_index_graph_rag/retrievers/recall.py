@@ -173,24 +173,18 @@ class Recaller:
 
     def _graph(self, found: SearchResult, trace: GraphRAGTrace) -> Process[GraphSnapshot]:
         graph = self.store.snapshot()
-        unknown = [
-            id
-            for rows, hits in (
-                (graph.relation_rows, found.relations),
-                (graph.passage_rows, found.passages),
-            )
-            for of_one in hits
-            for id, row in zip(of_one.ids, rows(of_one.ids).tolist())
-            if row < 0
-        ]
-        if not unknown:
+        if not _count_unknown(graph, found):
             return graph
         trace.calls["milvus.refresh"] += 1
         with trace.timed("refresh"):
-            changed = yield from call(self.store.refresh, self.store.arefresh)
-        if not changed:
-            trace.dropped.append(f"{len(unknown)} hits whose ids the graph does not hold")
-        return self.store.snapshot()
+            # Who asks does not wait for who writes.
+            yield from call(self.store.refresh, self.store.arefresh, wait=False)
+        graph = self.store.snapshot()
+        if unknown := _count_unknown(graph, found):
+            trace.dropped.append(
+                f"{unknown} hits whose ids the graph does not hold (yet): a write may be under way"
+            )
+        return graph
 
     def _seeds(
         self,
@@ -258,6 +252,17 @@ def unit_vector(values: Sequence[float]) -> Vectors:
 def known_hits(rows_of: Callable[[Sequence[str]], Rows], hits: Hits) -> Scored:
     """Return hits as rows, without those that the snapshot does not hold."""
     return _known(rows_of, (hits,))
+
+
+def _count_unknown(graph: GraphSnapshot, found: SearchResult) -> int:
+    return sum(
+        int((rows_of(of_one.ids) < 0).sum())
+        for rows_of, hits in (
+            (graph.relation_rows, found.relations),
+            (graph.passage_rows, found.passages),
+        )
+        for of_one in hits
+    )
 
 
 def _known(

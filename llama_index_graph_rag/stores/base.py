@@ -225,10 +225,11 @@ class GraphIndexStore(ABC):
         """Return the graph as it is now, immutable: matrices, ids and names."""
 
     @abstractmethod
-    def refresh(self, *, full: bool = False) -> bool:
+    def refresh(self, *, full: bool = False, wait: bool = True) -> bool:
         """Take in what other writers wrote; return whether anything had changed.
 
-        `full` reads everything again, even where nothing seems to have changed.
+        `full` reads everything again, even where nothing seems to have changed. Without `wait`
+        it may do nothing: while this process writes, or where it was done just now.
         """
 
     @abstractmethod
@@ -314,9 +315,9 @@ class GraphIndexStore(ABC):
         """Async twin of `flush`."""
         await asyncio.to_thread(self.flush)
 
-    async def arefresh(self, *, full: bool = False) -> bool:
+    async def arefresh(self, *, full: bool = False, wait: bool = True) -> bool:
         """Async twin of `refresh`."""
-        return await asyncio.to_thread(self.refresh, full=full)
+        return await asyncio.to_thread(self.refresh, full=full, wait=wait)
 
     async def avacuum(self) -> dict[str, int]:
         """Async twin of `vacuum`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 MAX_DIMENSION = 32_768
 BULK_ROWS = 10_000
 """Rows on a server from which a bulk is sealed; a server limits how often one may ask for it."""
+KEEP_FRACTION = 0.05
+"""Part of all rows that has to be written before the matrices are kept anew."""
+REST = 4
+"""How many times longer than it read all a reader goes on with it before it reads all again."""
 
 
 class MilvusGraphStore(MilvusReading):
@@ -45,7 +50,8 @@ class MilvusGraphStore(MilvusReading):
 
     Writes through one store exclude each other, on Milvus Lite those of all stores of the file;
     readers never wait, they see the graph of before or of after a write. Several processes may
-    write to a server: call `refresh` to see the others.
+    write to a server: call `refresh` to see the others. It reads all ids and links again where
+    others wrote, as does each call that writes: where several processes write, write much at once.
 
     Parameters
     ----------
@@ -60,7 +66,9 @@ class MilvusGraphStore(MilvusReading):
         The index's collections are called ``<prefix>_entities`` and so on, so that one Milvus
         holds many indexes. Letters, digits and underscores.
     metric
-        ``"COSINE"`` (default) or ``"IP"``; fixed when the index is made.
+        ``"COSINE"`` or ``"IP"``, which is faster and of vectors that are made unit vectors when
+        they are written, so that similarities are cosines with both. Fixed when the index is made.
+        Default: that of the index, COSINE for a new one.
     index_config
         Milvus index for new collections, such as ``{"index_type": "HNSW", "params": {"M": 16,
         "efConstruction": 200}}``. Default: FLAT (exact) on Milvus Lite, AUTOINDEX on a server.
@@ -72,6 +80,9 @@ class MilvusGraphStore(MilvusReading):
 
     Raises
     ------
+    GraphRAGValueError
+        If `uri` or an option is none of those above, or the index was made with another metric or
+        index type.
     StoreError
         If Milvus cannot be reached, another process has the Milvus Lite file open, or the
         collections hold something else.
@@ -92,7 +103,7 @@ class MilvusGraphStore(MilvusReading):
         token: str = "",
         db_name: str = "",
         collection_prefix: str = "graph_rag",
-        metric: str = "COSINE",
+        metric: str | None = None,
         index_config: Mapping[str, object] | None = None,
         cache_dir: str | Path | None = None,
         timeout: float | None = None,
@@ -102,18 +113,18 @@ class MilvusGraphStore(MilvusReading):
                 f"collection_prefix={collection_prefix!r} is not 1 to 200 letters, digits or "
                 "underscores that start with a letter"
             )
-        if metric not in ("COSINE", "IP"):
+        if metric not in (None, "COSINE", "IP"):
             raise GraphRAGValueError(f"metric={metric!r} is neither 'COSINE' nor 'IP'")
         super().__init__()
         self.collections = layout.Collections(collection_prefix)
         self.connection = MilvusConnection(uri, token=token, db_name=db_name, timeout=timeout)
         self.about: About | None = None
         self._metric = metric
-        lite = self.connection.is_lite
-        self._index_config = dict(index_config or {"index_type": "FLAT" if lite else "AUTOINDEX"})
+        self._index_config = dict(index_config or {})
         self._lock = self.connection.write_lock
         self._snapshot = GraphSnapshot.empty()
-        self._unflushed = 0
+        self._unflushed = self._unkept = 0
+        self._rests_until = 0.0
         self._torn = False
         self._meta = MilvusMeta(
             self.connection,
@@ -138,12 +149,28 @@ class MilvusGraphStore(MilvusReading):
         about = self._meta.read_about()
         if about is None:
             return
+        self._check_options(about)
         for name in self.collections.with_vectors:
             self.connection.load(name)
         self._meta.sequences = self._meta.read_sequences()
         kept = self._meta.kept_snapshot()
         self._snapshot = self._scanned() if kept is None else kept
         self.about = about
+
+    def _check_options(self, about: About) -> None:
+        made = {"metric": about.metric}
+        given: dict[str, object] = {"metric": self._metric or about.metric}
+        wanted = self._index_config.get("index_type", "AUTOINDEX")
+        if wanted != "AUTOINDEX":  # which is Milvus's own choice
+            made["index type"] = self.connection.index_type(self.collections.passages)
+            given["index type"] = wanted
+        for option, value in made.items():
+            if given[option] != value:
+                raise GraphRAGValueError(
+                    f"{option} {given[option]!r} was asked for, but {self!r} was made with "
+                    f"{value!r}, which stays; leave the option out, or build a new index under "
+                    "another collection_prefix"
+                )
 
     def create(
         self, dimension: int, *, embedding_model: str = "", probe: Sequence[float] = ()
@@ -178,17 +205,19 @@ class MilvusGraphStore(MilvusReading):
             if self.about is not None:
                 self.about.check(dimension, embedding_model, probe)
                 return
+            metric = self._metric or "COSINE"
+            default = {"index_type": "FLAT" if self.connection.is_lite else "AUTOINDEX"}
             for name, fields in self.collections.fields.items():
                 self.connection.create(
                     name,
                     fields,
                     dimension=2 if name == self.collections.meta else dimension,
-                    metric=self._metric,
-                    index=self._index_config,
+                    metric=metric,
+                    index=self._index_config or default,
                     dynamic=name == self.collections.passages,
                 )
             short = tuple(round(float(value), 5) for value in probe[:512])
-            about = About(dimension, self._metric, embedding_model, short)
+            about = About(dimension, metric, embedding_model, short)
             self._meta.write_about(about)
             self.about = about
 
@@ -202,7 +231,7 @@ class MilvusGraphStore(MilvusReading):
             if self.connection.closed:
                 return
             try:
-                self._flush(1 if self.connection.is_lite else BULK_ROWS)
+                self._flush(1 if self.connection.is_lite else BULK_ROWS, least_kept=0)
             finally:
                 self.connection.close()
 
@@ -254,6 +283,8 @@ class MilvusGraphStore(MilvusReading):
         entities = {row.id: layout.entity_row(row, dimension) for row in batch.entities}
         relations = {row.id: layout.relation_row(row, dimension) for row in batch.relations}
         passages = {row.node.node_id: layout.passage_row(row, dimension) for row in batch.passages}
+        if self._opened.metric == "IP":
+            layout.make_unit_vectors([*entities.values(), *relations.values(), *passages.values()])
         with self._lock:
             self._catch_up()
             self._check_references(batch)
@@ -274,7 +305,7 @@ class MilvusGraphStore(MilvusReading):
                     (self.collections.passages, passages),
                 ):
                     self.connection.write(collection, list(rows.values()))
-                    self._unflushed += len(rows)
+                    self._count(len(rows))
                 self._snapshot = self._snapshot.with_changes(
                     entities=[EntityKey(row.id, row.text) for row in batch.entities],
                     relations=[
@@ -354,7 +385,7 @@ class MilvusGraphStore(MilvusReading):
                 return
             with self._writing():
                 self.connection.delete(self.collections.passages, doomed)
-                self._unflushed += len(doomed)
+                self._count(len(doomed))
                 self._snapshot = self._snapshot.with_changes(removed_passages=present)
                 if self.connection.is_lite:
                     self._remove_orphans()
@@ -396,17 +427,28 @@ class MilvusGraphStore(MilvusReading):
         if relations or entities:
             self.connection.delete(self.collections.relations, relations)
             self.connection.delete(self.collections.entities, entities)
-            self._unflushed += len(relations) + len(entities)
+            self._count(len(relations) + len(entities))
             self._snapshot = self._snapshot.with_changes(
                 removed_relations=relations, removed_entities=entities
             )
         return {"entities": len(entities), "relations": len(relations)}
 
-    def flush(self) -> None:
-        """Seal a bulk that was written, which makes searching it fast, and keep the matrices."""
-        self._flush(MAX_UNFLUSHED if self.connection.is_lite else BULK_ROWS)
+    def _count(self, rows: int) -> None:
+        self._unflushed += rows
+        self._unkept += rows
 
-    def _flush(self, least: int) -> None:
+    def flush(self) -> None:
+        """Seal a bulk that was written, which makes searching it fast, and keep the matrices.
+
+        Small writes to a large index wait for `close`; a process that dies before has the next one
+        read the collections.
+        """
+        graph = self._snapshot
+        rows = graph.n_entities + graph.n_relations + graph.n_passages
+        least = MAX_UNFLUSHED if self.connection.is_lite else BULK_ROWS
+        self._flush(least, least_kept=int(KEEP_FRACTION * rows))
+
+    def _flush(self, least: int, *, least_kept: int) -> None:
         with self._lock:
             if not self.exists:
                 return
@@ -414,8 +456,9 @@ class MilvusGraphStore(MilvusReading):
                 for name in self.collections.with_vectors:
                     self.connection.flush(name)
                 self._unflushed = 0
-            if not self._torn:
+            if not self._torn and self._unkept >= least_kept:
                 self._meta.keep(self._snapshot)
+                self._unkept = 0
 
     # --- the graph ------------------------------------------------------------------------------
 
@@ -423,23 +466,34 @@ class MilvusGraphStore(MilvusReading):
         """Return the graph as it is now, immutable."""
         return self._snapshot
 
-    def refresh(self, *, full: bool = False) -> bool:
+    def refresh(self, *, full: bool = False, wait: bool = True) -> bool:
         """Take in what other writers wrote (one small query where nothing changed).
 
         `full` reads all collections again: someone may have changed them behind our back.
+        Without `wait` nothing is done while this process writes, nor so soon after the last time
+        that steady writers elsewhere would keep a reader reading.
         """
-        with self._lock:
+        if not self._lock.acquire(blocking=wait):
+            return False
+        try:
+            if not wait and time.monotonic() < self._rests_until:
+                return False
             if not self.exists:
                 self._open()
                 return self.exists
             sequences = self._meta.read_sequences()
             if sequences == self._meta.sequences and not self._torn and not full:
                 return False
+            started = time.monotonic()
             self._torn = True  # until all is read: these numbers are of a graph not seen yet
             self._meta.sequences = sequences
             self._snapshot = self._scanned()
             self._torn = False
+            now = time.monotonic()
+            self._rests_until = now + REST * (now - started)
             return True
+        finally:
+            self._lock.release()
 
     def _scanned(self) -> GraphSnapshot:
         # Against the order of writing: whatever a passage states was there before it.
@@ -451,6 +505,7 @@ class MilvusGraphStore(MilvusReading):
             passages=passages,
         )
         self._meta.keep(snapshot)
+        self._unkept = 0
         return snapshot
 
     def stats(self) -> dict[str, int]:

@@ -151,6 +151,11 @@ class MilvusConnection:
             )
         self.load(collection)
 
+    def index_type(self, collection: str) -> str:
+        """Return how the vectors of a collection are indexed."""
+        about = self.call("look", lambda: self.client.describe_index(collection, "embedding"))
+        return str(about["index_type"])
+
     def write(self, collection: str, rows: Sequence[layout.Row]) -> None:
         """Upsert rows, in requests that a server accepts."""
         for request in layout.request_batches(rows):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -182,6 +182,14 @@ def passage_fields(row: PassageRow) -> Row:
     entry["doc_id"] = _varchar(str(doc_id), "document id")
     entry["text"] = text
     return entry
+
+
+def make_unit_vectors(rows: Iterable[Row]) -> None:
+    """Divide embeddings by their lengths, in place; zeros stay zeros."""
+    for row in rows:
+        vector = np.asarray(row["embedding"], dtype=np.float32)
+        length = np.linalg.norm(vector)
+        row["embedding"] = vector / length if length > 0 else vector
 
 
 def read_passage(row: Mapping[str, object]) -> StoredPassage:

@@ -129,6 +129,9 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
             )
         if not np.isfinite(vectors).all():
             raise GraphRAGValueError("the query's embedding holds a NaN or an infinity")
+        if self.about.metric == "IP":  # of unit vectors it is the cosine
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            vectors = vectors / np.where(lengths > 0, lengths, np.float32(1))
         return self.connection.search(
             collection,
             vectors,

@@ -17,6 +17,7 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 
 from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
+from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 from llama_index_graph_rag.stores import milvus_connection
 from llama_index_graph_rag.stores.base import Batch, Limits
 from llama_index_graph_rag.stores.milvus import MilvusGraphStore
@@ -243,6 +244,40 @@ def test_bad_options_are_named(tmp_path, options):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metric": "IP"}, "metric 'IP' was asked for.*made with 'COSINE'"),
+        ({"index_config": {"index_type": "HNSW", "params": {"M": 8}}}, "index type 'HNSW'.*'FLAT'"),
+    ],
+)
+def test_an_index_is_not_opened_as_another_kind(lite, tmp_path, options, message):
+    with pytest.raises(GraphRAGValueError, match=message):
+        MilvusGraphStore(tmp_path / "index.db", **options)
+    MilvusGraphStore(
+        tmp_path / "index.db", metric="COSINE", index_config={"index_type": "FLAT"}
+    ).close()
+
+
+def test_similarities_are_cosines_with_either_metric(lite, tmp_path):
+    other = created(tmp_path / "ip.db", metric="IP")
+    rows = batch(passage_row("p1", EULER), passage_row("p2", text="Johann Bernoulli"))
+    long = [replace(row, embedding=[5 * value for value in row.embedding]) for row in rows.passages]
+    asked = vectors("Euler Bernoulli")
+    found = []
+    for store in (lite, other):
+        store.upsert(replace(rows, passages=long))
+        hits = store.search(entities=3 * asked, passages=3 * asked)
+        found.append([(h.ids, h.similarities) for h in (*hits.entities, *hits.passages)])
+    for (ids, cosines), (others, products) in zip(*found):
+        assert ids == others
+        assert products == pytest.approx(cosines, abs=1e-5)
+    other.close()
+    other = MilvusGraphStore(tmp_path / "ip.db")
+    assert other.about.metric == "IP"
+    other.close()
+
+
 @pytest.mark.parametrize("dimension", [0, 40_000])
 def test_a_dimension_that_milvus_cannot_hold(tmp_path, dimension):
     store = MilvusGraphStore(tmp_path / "index.db")
@@ -393,6 +428,53 @@ def test_kept_matrices_open_without_a_scan_and_damaged_ones_are_read_again(lite,
     assert store.stats()["relations"] == 1
     assert len(store.match_entities(["Euler"])[0]) == 1
     store.close()
+
+
+def test_small_writes_to_a_large_index_do_not_keep_all_of_it_anew(lite, tmp_path, monkeypatch):
+    kept = []
+    save = GraphSnapshot.save
+    monkeypatch.setattr(
+        GraphSnapshot, "save", lambda self, *a, **o: (kept.append(1), save(self, *a, **o))
+    )
+    lite.upsert(batch(*(passage_row(f"p{n}") for n in range(100))))
+    lite.flush()
+    assert len(kept) == 1
+    for n in range(4):
+        lite.upsert(batch(passage_row(f"q{n}")))
+        lite.flush()
+    assert len(kept) == 1
+    # A process that opens it after this one was killed does not believe what is kept.
+    other = MilvusGraphStore(tmp_path / "index.db")
+    assert other.stats()["passages"] == 104
+    other.close()
+    kept.clear()
+    lite.upsert(batch(*(passage_row(f"r{n}") for n in range(6))))
+    lite.flush()
+    lite.upsert(batch(passage_row("s")))
+    lite.close()
+    assert len(kept) == 2
+    monkeypatch.setattr(MilvusGraphStore, "_scanned", lambda self: pytest.fail("scanned"))
+    MilvusGraphStore(tmp_path / "index.db").close()
+
+
+def test_who_asks_does_not_wait_for_who_writes(lite):
+    with ThreadPoolExecutor(1) as pool, lite._lock:
+        assert pool.submit(lite.refresh, wait=False).result(timeout=30) is False
+
+
+def test_who_asks_does_not_read_all_again_and_again(lite, tmp_path, monkeypatch):
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr("llama_index_graph_rag.stores.milvus.time.monotonic", lambda: next(clock))
+    second = MilvusGraphStore(tmp_path / "index.db")
+    outcomes = []
+    for n in range(6):
+        second.upsert(batch(passage_row(f"p{n}")))
+        outcomes.append(lite.refresh(wait=False))
+    # A scan takes 10 of this clock's seconds, of which each look takes 10 too.
+    assert outcomes == [True, False, False, False, True, False]
+    assert lite.refresh()
+    assert lite.stats()["passages"] == 6
+    second.close()
 
 
 def test_matrices_of_an_index_that_was_replaced_are_not_believed(lite, tmp_path):
