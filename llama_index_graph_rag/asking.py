@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings
@@ -31,9 +32,9 @@ SAME_LLM = "same"
 class AskableIndex(UpdatableIndex):
     """Questions to an index. See GraphRAGIndex."""
 
-    @property
+    @cached_property
     def passage_vector_store(self) -> BasePydanticVectorStore:
-        """LlamaIndex's own vector store over the same passages: plain vector RAG."""
+        """LlamaIndex's own vector store over the same passages: plain vector RAG. One an index."""
         return self._store.passage_vector_store()
 
     def to_networkx(self) -> MultiDiGraph[str]:

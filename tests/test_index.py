@@ -351,6 +351,7 @@ def test_prefixes_keep_indexes_apart(build_index):
 def test_plain_vector_retrieval_beside(build_index, embedding):
     index = build_index(nodes(), TRIPLETS)
     plain = VectorStoreIndex.from_vector_store(index.passage_vector_store, embed_model=embedding)
+    assert index.passage_vector_store is index.passage_vector_store
     (first,) = plain.as_retriever(similarity_top_k=1).retrieve(nodes()[1].text)
     assert first.node.node_id == "p2"
     (ours,) = [n for n in index.as_retriever().retrieve(nodes()[1].text) if n.node_id == "p2"]
@@ -391,6 +392,62 @@ def test_a_question_does_not_wait_for_a_write(build_index, monkeypatch):
     assert "p4" not in ids(before)
     assert any("does not hold (yet)" in dropped for dropped in trace.dropped)
     assert "p4" in found(index, "Who followed Euler?")
+
+
+def test_a_question_does_not_wait_for_a_deletion(build_index, monkeypatch):
+    index = build_index(nodes(), TRIPLETS)
+    delete, store = index.store.connection.delete, index.store
+    answers = []
+
+    def ask():
+        answers.append(index.as_retriever().retrieve_with_trace("Who was the son of Johann?"))
+
+    def asked_meanwhile(collection, rows):
+        if collection == store.collections.passages:
+            thread = threading.Thread(target=ask)
+            search = store.search
+
+            def searched(**options):
+                result = search(**options)
+                delete(collection, rows)
+                return result
+
+            with monkeypatch.context() as patch:
+                patch.setattr(store, "search", searched)
+                thread.start()
+                thread.join(timeout=30)
+        delete(collection, rows)
+
+    monkeypatch.setattr(store.connection, "delete", asked_meanwhile)
+    index.delete_nodes(["p2"])
+    [(before, trace)] = answers
+    assert set(ids(before)) == {"p1", "p3"}
+    assert any("a deletion may be under way" in dropped for dropped in trace.dropped)
+
+
+def test_what_is_deleted_while_it_is_asked_for_is_asked_for_again(build_index, monkeypatch):
+    index = build_index(nodes(), TRIPLETS)
+    search = index.store.search
+
+    def searched(**options):
+        monkeypatch.undo()
+        graph, result = index.store.snapshot(), search(**options)
+        index.delete_nodes(["p2"])
+        # The question goes on with the graph that it began with.
+        monkeypatch.setattr(index.store, "snapshot", lambda: graph)
+        get = index.store.get_passages
+
+        def got(wanted):
+            monkeypatch.undo()
+            return get(wanted)
+
+        monkeypatch.setattr(index.store, "get_passages", got)
+        return result
+
+    monkeypatch.setattr(index.store, "search", searched)
+    answer, trace = index.as_retriever().retrieve_with_trace("Who was the son of Johann?")
+    assert set(ids(answer)) == {"p1", "p3"}
+    assert any("asked again" in fallback for fallback in trace.fallbacks)
 
 
 def test_questions_while_others_write(build_index):

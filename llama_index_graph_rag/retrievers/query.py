@@ -58,17 +58,20 @@ class GraphQuery:
     def _up_to_date(
         self, ask: Callable[[], Process[QueryState]], trace: GraphRAGTrace
     ) -> Process[QueryState]:
-        """Ask, and once more where passages had been deleted by another writer meanwhile."""
+        """Ask, and once more where passages had been deleted meanwhile."""
         state = yield from ask()
         if not state.lost:
             return state
         store = self.recaller.store
         trace.calls["milvus.refresh"] += 1
-        if not (yield from call(store.refresh, store.arefresh)):
+        yield from call(store.refresh, store.arefresh, wait=False)
+        if store.snapshot() is state.graph:
+            trace.dropped.append(
+                f"{len(state.lost)} passages that the graph holds and the store does not (any "
+                "more): a deletion may be under way"
+            )
             return state
-        trace.fallbacks.append(
-            f"{len(state.lost)} passages had been deleted by another writer: asked again"
-        )
+        trace.fallbacks.append(f"{len(state.lost)} passages had been deleted: asked again")
         return (yield from ask())
 
     def _passages(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[QueryState]:
