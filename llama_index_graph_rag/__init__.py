@@ -14,8 +14,10 @@ if TYPE_CHECKING:
         MissingExtraError,
         StoreError,
     )
+    from llama_index_graph_rag.explanation import Explanation
     from llama_index_graph_rag.extractors.entities import LLMEntityExtractor
     from llama_index_graph_rag.extractors.keywords import LLMKeywordExtractor
+    from llama_index_graph_rag.extractors.resolver import EntityResolver
     from llama_index_graph_rag.extractors.triplets import LLMTripletExtractor
     from llama_index_graph_rag.extractors.vocabulary import VocabularyEntityExtractor
     from llama_index_graph_rag.index import GraphRAGIndex
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         RetrievalTraceEvent,
     )
     from llama_index_graph_rag.triplets import Mention, Triplet
+    from llama_index_graph_rag.vector_store import GraphRAGVectorStore
 
 __version__ = "0.1.0"
 
@@ -49,6 +52,8 @@ _HOMES = {
     "ConnectionRetriever": "retrievers.connection",
     "ConnectionTrace": "retrievers.connection_trace",
     "ElasticsearchStore": "stores.elasticsearch",
+    "EntityResolver": "extractors.resolver",
+    "Explanation": "explanation",
     "GraphNodeWithScore": "trace",
     "GraphRAGError": "errors",
     "GraphRAGIndex": "index",
@@ -57,6 +62,7 @@ _HOMES = {
     "GraphRAGTrace": "query_state",
     "GraphRAGTypeError": "errors",
     "GraphRAGValueError": "errors",
+    "GraphRAGVectorStore": "vector_store",
     "HugeGraphStore": "stores.hugegraph",
     "KnowledgeGraphRetriever": "retrievers.knowledge_graph",
     "KnowledgeGraphTrace": "retrievers.knowledge_nodes",
@@ -84,6 +90,8 @@ __all__ = [
     "ConnectionRetriever",
     "ConnectionTrace",
     "ElasticsearchStore",
+    "EntityResolver",
+    "Explanation",
     "GraphNodeWithScore",
     "GraphRAGError",
     "GraphRAGIndex",
@@ -92,6 +100,7 @@ __all__ = [
     "GraphRAGTrace",
     "GraphRAGTypeError",
     "GraphRAGValueError",
+    "GraphRAGVectorStore",
     "HugeGraphStore",
     "KnowledgeGraphRetriever",
     "KnowledgeGraphTrace",

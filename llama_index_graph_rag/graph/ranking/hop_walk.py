@@ -45,6 +45,8 @@ class HopWalk(PersonalizedPageRank):
         How many passages, and relations of each, the second look starts from.
     novelty
         Weight of the new entity in v.
+    hop_top_k
+        Passages that each hop may bring; a search costs by the hit.
     hop_weight
         Weight of the second look in the restart, entities having 1.
     max_relations_per_passage
@@ -66,12 +68,15 @@ class HopWalk(PersonalizedPageRank):
     hop_passages: int = 3
     hop_relations: int = 3
     novelty: float = 0.8
+    hop_top_k: int = 30
     hop_weight: float = 0.5
     max_relations_per_passage: int = 50
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range(self, 1, None, "hop_passages", "hop_relations", "max_relations_per_passage")
+        check_range(
+            self, 1, None, "hop_passages", "hop_relations", "hop_top_k", "max_relations_per_passage"
+        )
         check_range(self, 0, None, "novelty", "hop_weight")
 
     def rank(self, graph: GraphSnapshot, recall: Recall) -> Ranks:
@@ -89,7 +94,7 @@ class HopWalk(PersonalizedPageRank):
         hops = self._hop_vectors(graph, recall.query_vector, near, found)
         if not len(hops):
             return self.ranked(graph, recall, *mass)
-        nearest = yield PassagesWanted(vectors=hops, limit=self.passage_top_k)
+        nearest = yield PassagesWanted(vectors=hops, limit=self.hop_top_k)
         assert isinstance(nearest, list)
         look = np.mean([self.reset(incidence, hits, anchor) for hits in nearest], axis=0)
         # The walk is linear in its restart: only what is new has to be walked.
