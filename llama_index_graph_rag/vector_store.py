@@ -29,6 +29,24 @@ class GraphRAGVectorStore(BasePydanticVectorStore):
     Made by ``index.as_vector_store()``. Nodes bring their own embeddings, and their triplets where
     an extractor is among the pipeline's transformations; otherwise the index reads them if it was
     given an LLM or an extractor.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from llama_index.core import MockEmbedding
+    >>> from llama_index.core.ingestion import IngestionPipeline
+    >>> from llama_index.core.schema import TextNode
+    >>> from llama_index_graph_rag import GraphRAGIndex
+    >>> model = MockEmbedding(8)
+    >>> uri = tempfile.mkdtemp() + "/demo.db"
+    >>> index = GraphRAGIndex.from_triplets([], [], uri=uri, embed_model=model)
+    >>> pipeline = IngestionPipeline(
+    ...     transformations=[model], vector_store=index.as_vector_store()
+    ... )
+    >>> nodes = pipeline.run(nodes=[TextNode(text="Euler lived in Basel.", id_="p1")])
+    >>> index.stats()["passages"]
+    1
+    >>> index.close()
     """
 
     stores_text: bool = True

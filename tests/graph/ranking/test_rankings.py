@@ -154,7 +154,7 @@ def test_any_recall_gives_finite_ordered_scores(data):
 
 
 def test_hop_walk_asks_once_for_vectors_and_once_for_passages(world):
-    ranking = HopWalk(hop_passages=2, hop_relations=1, passage_top_k=4)
+    ranking = HopWalk(hop_passages=2, hop_relations=1, passage_top_k=4, hop_top_k=4)
     world.run(ranking.rank(world.graph, world.recall("Who?")))
     vectors, passages = world.asked
     assert isinstance(vectors, VectorsWanted)
