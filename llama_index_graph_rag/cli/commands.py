@@ -13,15 +13,16 @@ from llama_index_graph_rag.cli.output import print_counts, print_json, print_pas
 
 def query(arguments: argparse.Namespace) -> None:
     """Print the passages that answer a question, and with --answer an answer."""
+    from llama_index_graph_rag.explanation import Explanation
     from llama_index_graph_rag.models import answer_from, llm_named
 
     llm = llm_named(arguments.llm, api_base=arguments.api_base) if arguments.answer else None
     with open_index(arguments, with_model=True) as index:
         retriever = index.as_retriever(similarity_top_k=arguments.top_k, llm=llm)
-        if arguments.explain:
-            retriever.explain(arguments.question).save_html(arguments.explain)
         nodes, trace = retriever.retrieve_with_trace(arguments.question)
     answer, reason = answer_from(llm, arguments.question, nodes) if llm is not None else ("", "")
+    if arguments.explain:
+        Explanation.from_trace(nodes, trace).save_html(arguments.explain)
     notes = [*trace.fallbacks, *([reason] if reason else [])]
     relations = [[use.text for use in result.relations] for result in trace.results]
     if arguments.json:
