@@ -48,7 +48,7 @@ MAX_FILTERS = 64
 
 
 class MilvusReading(SnapshotReader, GraphIndexStore):
-    """The half of `MilvusGraphStore` that reads; the other half opens and writes."""
+    """The half of `MilvusGraphStore` that reads."""
 
     collections: layout.Collections
     connection: MilvusConnection
