@@ -53,6 +53,7 @@ def test_raw_rows_are_those_of_the_index(tmp_path: Path) -> None:
     assert ingest.write_raw(requests, str(tmp_path / "raw.db")) > 0
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "figures.json"
     ingest.main(["--passages", "60", "--repeats", "1", "--without-vgr", "--json", str(out)])

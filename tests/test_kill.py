@@ -6,6 +6,8 @@ import multiprocessing
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.skipif(
     "forkserver" not in multiprocessing.get_all_start_methods(), reason="needs a fork server"

@@ -63,6 +63,8 @@ SAYS = {
     ],
 }
 
+pytestmark = pytest.mark.slow
+
 
 def said(notebook) -> str:
     """Return all that a notebook's outputs show, with the kinds of its pictures."""
