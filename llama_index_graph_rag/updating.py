@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -16,8 +16,9 @@ from llama_index.core.schema import BaseNode, Document, TransformComponent
 from llama_index.core.storage.docstore.types import RefDocInfo
 
 from llama_index_graph_rag.aliases import resolve_passages
+from llama_index_graph_rag.checks import EMBED_MODEL, instance, whole_number
 from llama_index_graph_rag.documents import Ingestion
-from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
+from llama_index_graph_rag.errors import GraphRAGTypeError
 from llama_index_graph_rag.estimate import Estimate
 from llama_index_graph_rag.extractors.adapter import AdaptedExtractor, as_extractor
 from llama_index_graph_rag.extractors.base import TripletExtractor
@@ -51,8 +52,8 @@ class UpdatableIndex(BaseIndex[IndexDict]):
         num_workers: int = 4,
         show_progress: bool = False,
     ) -> None:
-        if num_workers < 1:
-            raise GraphRAGValueError(f"num_workers={num_workers} must be at least 1")
+        num_workers = whole_number("num_workers", num_workers)
+        instance("embed_model", embed_model, BaseEmbedding, EMBED_MODEL)
         if entity_resolver is not None and not callable(entity_resolver):
             raise GraphRAGTypeError(
                 f"entity_resolver is a {type(entity_resolver).__name__}; give a callable from a "
@@ -287,13 +288,13 @@ class UpdatableIndex(BaseIndex[IndexDict]):
         self, ref_doc_id: str, delete_from_docstore: bool = False, **delete_kwargs: Any
     ) -> None:
         """Delete all passages of a document; an unknown one is no error."""
-        self._store.delete_documents([ref_doc_id])
+        self._store.delete_documents(_ids([ref_doc_id]))
 
     async def adelete_ref_doc(
         self, ref_doc_id: str, delete_from_docstore: bool = False, **delete_kwargs: Any
     ) -> None:
         """Async twin of `delete_ref_doc`."""
-        await self._store.adelete_documents([ref_doc_id])
+        await self._store.adelete_documents(_ids([ref_doc_id]))
 
     # --- care -----------------------------------------------------------------------------------
 
@@ -382,4 +383,8 @@ class UpdatableIndex(BaseIndex[IndexDict]):
 def _ids(node_ids: Sequence[str]) -> Sequence[str]:
     if isinstance(node_ids, str):
         raise GraphRAGTypeError(f"node_ids={node_ids!r} is one string; give a list of ids")
-    return node_ids
+    ids = list(node_ids) if isinstance(node_ids, Iterable) else [node_ids]
+    for id in ids:
+        if not isinstance(id, str):
+            raise GraphRAGTypeError(f"{repr(id)[:80]} is no id: ids are strings")
+    return ids

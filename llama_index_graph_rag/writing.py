@@ -119,15 +119,26 @@ def prepare(
     GraphRAGTypeError
         If the node holds no text, or a triplet is not three strings.
     GraphRAGValueError
-        If a triplet part is too long.
+        If a triplet part is too long, or the node's templates or metadata cannot be written out.
     """
+    if not isinstance(node, BaseNode):
+        raise GraphRAGTypeError(
+            f"{repr(node)[:80]} is a {type(node).__name__}, not a node; give TextNodes"
+        )
     try:
         valid, invalid = unique_triplets(triplets)
     except (GraphRAGTypeError, GraphRAGValueError) as error:
         raise type(error)(f"node {node.node_id!r}: {error}") from error
     source = strip_graph_metadata(node)
-    hash = passage_hash(source, valid)
-    copy = _text_node(source)
+    try:
+        hash = passage_hash(source, valid)
+        copy = _text_node(source)
+        copy.get_content(metadata_mode=MetadataMode.EMBED)
+    except (LookupError, RecursionError) as error:
+        raise GraphRAGValueError(
+            f"node {node.node_id!r} cannot be written out ({error!r:.100}); check its "
+            "text_template and metadata_template, and how deeply its metadata is nested"
+        ) from error
     embedding = copy.embedding
     copy.embedding = None
     mentions = tuple(locate(copy.text, valid)) if valid else ()
@@ -152,6 +163,7 @@ def prepare_all(
     GraphRAGValueError
         If the lengths differ, or one id stands for two contents.
     """
+    nodes, triplets = list(nodes), list(triplets)  # generators will do
     if len(nodes) != len(triplets):
         raise GraphRAGValueError(
             f"{len(nodes)} nodes but {len(triplets)} lists of triplets; triplets[i] are those of "

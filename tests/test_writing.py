@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
 from llama_index.core.schema import (
     ImageNode,
@@ -20,6 +22,7 @@ from llama_index_graph_rag.stores.milvus import MilvusGraphStore
 from llama_index_graph_rag.writing import PROBE_TEXT, Writer, WriteReport, prepare, prepare_all
 
 EULER = ("Euler", "was a student of", "Johann Bernoulli")
+DEEP = reduce(lambda inner, _: [inner], range(2_000), "metadata")
 
 
 def node(id="p1", text="Euler was a student of Johann Bernoulli.", **metadata) -> TextNode:
@@ -132,6 +135,14 @@ def test_empty_triplets_are_left_out_and_named():
         ([node()], [[("a", "b")]], "three strings"),
         ([node()], [[("a", "b", "x" * 70_000)]], "over the limit of 8,192"),
         ([node(), node(text="other")], [[], []], "given twice"),
+        ([None], [[]], "None is a NoneType, not a node"),
+        (["text"], [[EULER]], "'text' is a str, not a node"),
+        (
+            [TextNode(text="a", text_template="{body}", metadata={"b": 1})],
+            [[]],
+            "cannot be written out .*'body'.* text_template",
+        ),
+        ([node(deep=DEEP)], [[]], "cannot be written out .*deeply"),
     ],
 )
 def test_what_cannot_be_prepared_is_named(nodes, triplets, message):

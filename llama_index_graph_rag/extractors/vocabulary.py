@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import weakref
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +25,7 @@ from llama_index_graph_rag.identity import canonical_name
 Rows = NDArray[np.int32]
 
 _MOST_READ = 64
+_start = attrgetter("start")
 
 
 class VocabularyEntityExtractor(EntityExtractor):
@@ -104,9 +107,11 @@ class VocabularyEntityExtractor(EntityExtractor):
         wholes, words = self._matches(text, graph, capitals)
         chosen = _longest(wholes)
         chosen += _longest(
-            run
-            for run in self._partial(text, words, graph, capitals)
-            if not any(whole.start <= run.start and run.end <= whole.end for whole in chosen)
+            [
+                run
+                for run in self._partial(text, words, graph, capitals)
+                if not _is_within(run, chosen)
+            ]
         )
         once = {text[span.start : span.end]: span for span in sorted(chosen, reverse=True)}
         return QueryEntities(
@@ -154,10 +159,15 @@ class VocabularyEntityExtractor(EntityExtractor):
             is_name = not capitals or first.text in capitals
             if first.is_stop or not len(rows):
                 continue
-            for word in words[i + 1 :]:
+            said = {first.text}
+            for at in range(i + 1, len(words)):
+                word = words[at]
                 if word.is_stop:
                     is_gap = True
                     continue
+                if word.text in said:  # again: of a name, or of a question that repeats itself
+                    break
+                said.add(word.text)
                 both = np.intersect1d(rows, word.rows, assume_unique=True)
                 if is_gap:
                     both = _containing(text[first.start : word.end], both, graph)
@@ -261,12 +271,21 @@ class _Automaton:
 
 
 def _longest(spans: Iterable[_Span]) -> list[_Span]:
-    """Return the longest spans that do not overlap; of equals the first."""
+    """Return the longest spans that do not overlap, in order; of equals the first."""
     chosen: list[_Span] = []
     for span in sorted(spans, key=lambda span: (span.start - span.end, span.start)):
-        if all(span.end <= other.start or other.end <= span.start for other in chosen):
-            chosen.append(span)
+        # Chosen ones are apart and in order: only the two beside it can overlap it.
+        at = bisect(chosen, span.start, key=_start)
+        if (not at or chosen[at - 1].end <= span.start) and (
+            at == len(chosen) or span.end <= chosen[at].start
+        ):
+            chosen.insert(at, span)
     return chosen
+
+
+def _is_within(span: _Span, apart: list[_Span]) -> bool:
+    at = bisect(apart, span.start, key=_start)
+    return at > 0 and span.end <= apart[at - 1].end
 
 
 def _containing(span: str, rows: Rows, graph: GraphSnapshot) -> Rows:

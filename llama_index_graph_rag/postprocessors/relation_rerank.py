@@ -17,6 +17,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.utils import get_tokenizer
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index_graph_rag.checks import instance, whole_number
 from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.llm_json import ask_json
 from llama_index_graph_rag.postprocessors.relation_choice import (
@@ -80,7 +81,9 @@ class LLMRelationRerank(BaseNodePostprocessor, PromptMixin):
     Raises
     ------
     GraphRAGValueError
-        If a number is less than 1.
+        If a number is less than 1, or no whole number.
+    GraphRAGTypeError
+        If `llm` is no LLM.
 
     Examples
     --------
@@ -112,18 +115,13 @@ class LLMRelationRerank(BaseNodePostprocessor, PromptMixin):
         json_mode: bool | None = None,
         prompt: BasePromptTemplate | None = None,
     ) -> None:
-        for name, value in (
-            ("rerank_top_n", rerank_top_n),
-            ("max_prompt_tokens", max_prompt_tokens),
-        ):
-            if value < 1:
-                raise GraphRAGValueError(f"{name}={value} must be at least 1")
+        instance("llm", llm, LLM, "give an LLM object, such as OpenAI(model=...)")
         fields: dict[str, Any] = {
             "llm": llm,
-            "rerank_top_n": rerank_top_n,
+            "rerank_top_n": whole_number("rerank_top_n", rerank_top_n),
             "with_reasoning": with_reasoning,
             "with_echo": with_echo,
-            "max_prompt_tokens": max_prompt_tokens,
+            "max_prompt_tokens": whole_number("max_prompt_tokens", max_prompt_tokens),
             "json_mode": json_mode,
         }
         super().__init__(**fields)

@@ -14,6 +14,8 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index_graph_rag.checks import EMBED_MODEL, instance
+from llama_index_graph_rag.errors import GraphRAGTypeError
 from llama_index_graph_rag.explanation import Explaining
 from llama_index_graph_rag.extractors.query import (
     EntityExtractor,
@@ -58,6 +60,13 @@ class GraphStoreRetriever(Explaining, BaseRetriever):
         object_map: dict[str, Any] | None = None,
         verbose: bool = False,
     ) -> None:
+        instance("embed_model", embed_model, BaseEmbedding, EMBED_MODEL)
+        instance("filters", filters, MetadataFilters, "give MetadataFilters")
+        if not isinstance(store, GraphIndexStore):
+            raise GraphRAGTypeError(
+                f"store={repr(store)[:80]} is a {type(store).__name__}, not a GraphIndexStore; "
+                "give index.store, or a MilvusGraphStore"
+            )
         self._store = store
         self._embed_model = embed_model
         self._query = GraphQuery(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from llama_index_graph_rag.checks import cutoff, whole_number
 from llama_index_graph_rag.errors import GraphRAGValueError
 
 MAX_WINDOW = 16_384
@@ -71,16 +72,15 @@ class QueryOptions:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type != "int":
-                continue
-            least = 0 if field.name in ("degree", "entity_top_k") else 1
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise GraphRAGValueError(f"{field.name}={value!r} is not a whole number")
-            if not least <= value <= MAX_WINDOW:
-                raise GraphRAGValueError(
-                    f"{field.name}={value} is not between {least} and {MAX_WINDOW:,}"
-                )
+            name, value = field.name, getattr(self, field.name)
+            if field.type == "int":
+                least = 0 if name in ("degree", "entity_top_k") else 1
+                value = whole_number(name, value, least=least, most=MAX_WINDOW)
+            elif field.type == "float | None":
+                value = cutoff(name, value)
+            elif field.type == "bool" and not isinstance(value, bool):
+                raise GraphRAGValueError(f"{name}={value!r} is neither True nor False")
+            object.__setattr__(self, name, value)  # frozen; numpy's numbers become Python's
         if self.candidates not in ("coverage", "expansion"):
             raise GraphRAGValueError(
                 f"candidates={self.candidates!r} is neither 'coverage' nor 'expansion'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,6 +12,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import QueryBundle
 from llama_index.core.vector_stores import MetadataFilters
 
+from llama_index_graph_rag.errors import GraphRAGError, GraphRAGValueError
 from llama_index_graph_rag.extractors.query import EntityExtractor, QueryEntities
 from llama_index_graph_rag.graph.adjacency import Mask
 from llama_index_graph_rag.graph.ranking.base import Recall, Rows, Scored
@@ -20,6 +22,8 @@ from llama_index_graph_rag.retrievers.options import MAX_WINDOW, QueryOptions
 from llama_index_graph_rag.steps import Process, Step, adrive, call, drive, perform, together
 from llama_index_graph_rag.stores.base import GraphIndexStore, Hits, Limits, SearchResult, Vectors
 from llama_index_graph_rag.trace import TracedHit
+
+logger = logging.getLogger("llama_index_graph_rag")
 
 T = TypeVar("T")
 
@@ -144,9 +148,19 @@ class Recaller:
     def _entities(self, trace: GraphRAGTrace) -> Process[QueryEntities]:
         graph = self.store.snapshot()
         with trace.timed("entities"):
-            found = yield from call(
-                self.entity_extractor.extract, self.entity_extractor.aextract, trace.question, graph
-            )
+            try:
+                found = yield from call(
+                    self.entity_extractor.extract,
+                    self.entity_extractor.aextract,
+                    trace.question,
+                    graph,
+                )
+            except GraphRAGError:
+                raise
+            # Whatever a user's extractor calls may be down: that costs quality, not the answer.
+            except Exception as error:
+                found = QueryEntities(reason=f"the extractor failed: {error!r:.200}")
+                logger.warning("entities of the question: %s", found.reason)
         if found.llm_calls:
             trace.calls["llm"] += found.llm_calls
             trace.tokens["prompt"] += found.prompt_tokens
@@ -165,6 +179,11 @@ class Recaller:
         with trace.timed("embedding"):
             embeddings = yield from call(
                 model.get_text_embedding_batch, model.aget_text_embedding_batch, list(names)
+            )
+        if len({len(embedding) for embedding in embeddings}) != 1:
+            raise GraphRAGValueError(
+                f"the embedding model {model.model_name!r} returned vectors of different lengths, "
+                "or none; use a model that returns one of the same length for each text"
             )
         vectors = np.asarray(embeddings, dtype=np.float32)
         limits = Limits(entities=self.options.entity_top_k)
@@ -244,9 +263,9 @@ def search(
 
 def unit_vector(values: Sequence[float]) -> Vectors:
     """Return `values` as float32 of length one; zeros stay zeros."""
-    vector = np.asarray(values, dtype=np.float32)
+    vector = np.asarray(values, dtype=np.float64)  # the squares of float32 may overflow
     norm = float(np.linalg.norm(vector))
-    return vector / np.float32(norm) if norm > 0 else vector
+    return (vector / norm if 0 < norm < np.inf else vector).astype(np.float32)
 
 
 def known_hits(rows_of: Callable[[Sequence[str]], Rows], hits: Hits) -> Scored:

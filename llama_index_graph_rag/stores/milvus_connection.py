@@ -60,7 +60,7 @@ class MilvusConnection:
         self.token, self.db_name = token, db_name
         self.closed = False
         if self.is_lite:
-            Path(self.uri).parent.mkdir(parents=True, exist_ok=True)
+            _check_place(Path(self.uri))
         with _lite_guard if self.is_lite else nullcontext():
             try:
                 self.client = MilvusClient(self.uri, token=token, db_name=db_name, timeout=timeout)
@@ -305,6 +305,22 @@ def parts(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     """Yield `ids` in order, at most `size` at once."""
     for start in range(0, len(ids), size):
         yield ids[start : start + size]
+
+
+def _check_place(path: Path) -> None:
+    """Make the folder around a Milvus Lite index; say what else is in its way."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_file = path.is_file()
+    except OSError as error:
+        raise StoreError(
+            f"cannot write to {str(path)!r}: {error.strerror}; take another uri"
+        ) from error
+    if is_file:
+        raise StoreError(
+            f"{str(path)!r} is a file, and Milvus Lite 3 keeps a folder; take another uri, or "
+            "build the index anew if an older Milvus Lite wrote it"
+        )
 
 
 def _resolve_uri(uri: str | Path) -> tuple[str, bool]:

@@ -279,6 +279,20 @@ def test_something_else_is_refused() -> None:
     assert as_entity_extractor(own) is own
 
 
+@pytest.mark.parametrize(
+    ("phrase", "first"),
+    [
+        ("Euler ", "euler"),
+        ("Johann Euler Bernoulli ", "johann"),
+        ("Johann Bernoulli ", "johann bernoulli"),
+        ("Johann of the ", "johann"),
+    ],
+)
+def test_a_question_that_repeats_itself_takes_time_in_its_length_only(phrase, first) -> None:
+    question = phrase * 10_000  # minutes, if it went with the square of the length
+    assert next(iter(found(question, "Euler", "Johann Bernoulli"))) == first
+
+
 # --- the fast path of canonical_name ---
 
 
