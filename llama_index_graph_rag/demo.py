@@ -11,7 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.evaluation.datasets import Dataset, load_dataset
+from llama_index_graph_rag.identity import clean_text
 
 if TYPE_CHECKING:
     from llama_index.core import VectorStoreIndex
@@ -97,6 +99,10 @@ def run_demo(
         from llama_index_graph_rag.embeddings import LocalEmbedding
 
         embed_model = LocalEmbedding()
+    if question is not None:
+        question = clean_text(question).strip()
+        if not question:
+            raise GraphRAGValueError("the question is empty; leave it out for those of the demo")
     demo = load_demo()
     with tempfile.TemporaryDirectory() as folder:
         index = GraphRAGIndex.from_triplets(

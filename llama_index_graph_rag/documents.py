@@ -181,6 +181,8 @@ class Ingestion:
     def _fill(self, plan: _Plan, nodes: Sequence[BaseNode], snapshot: GraphSnapshot) -> None:
         hashes: dict[str, str] = {}
         for node in nodes:
+            if not isinstance(node, BaseNode):
+                raise GraphRAGTypeError(f"nodes hold a {type(node).__name__}; give a list of nodes")
             found = triplets_from_node(node)
             if not found.triplets and not node.get_content(MetadataMode.NONE).strip():
                 self.report.empty += 1

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from llama_index_graph_rag.errors import GraphRAGValueError, MissingExtraError
+from llama_index_graph_rag.identity import clean_text
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -102,7 +103,10 @@ def _embed(texts: Sequence[str], threads: int) -> NDArray[np.float32]:
     """Return the unit vectors of `texts`, shape (n, 384)."""
     with _LOADING:
         model = _load()
-    tokens = [encoding.ids for encoding in model.tokenizer.encode_batch(list(texts))]
+    tokens = [
+        encoding.ids
+        for encoding in model.tokenizer.encode_batch([clean_text(text) for text in texts])
+    ]
     vectors = np.empty((len(texts), 384), np.float32)
 
     def run(rows: list[int]) -> None:

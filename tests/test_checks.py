@@ -147,3 +147,22 @@ def test_what_is_in_the_way_of_an_index_is_said(tmp_path) -> None:
         with pytest.raises(StoreError, match=message):
             GraphRAGIndex.from_triplets([], [], uri=tmp_path / place)
     assert (tmp_path / "old.db").read_bytes() == b"a file of an older Milvus Lite"
+
+
+@pytest.mark.parametrize("nodes", [[None], ["text"], TextNode(text="one, not a list")])
+def test_nodes_to_insert(index, nodes) -> None:
+    with pytest.raises(GraphRAGTypeError, match="give a list of nodes"):
+        index.insert_nodes(nodes)
+
+
+@pytest.mark.parametrize("kind", [GraphRAGRetriever, RelationRetriever])
+async def test_lone_surrogates_of_a_question_reach_no_model(index, embedding, kind) -> None:
+    retriever = kind(
+        index.store, embed_model=embedding, entity_extractor=lambda question: ["Newton\udfff"]
+    )
+    embedding.texts.clear()
+    assert retriever.retrieve("Who taught Euler \ud800?")
+    assert await retriever.aretrieve("Who taught Euler \ud800?")
+    for text in embedding.texts:
+        text.encode()
+    assert {"Who taught Euler \ufffd?", "Newton\ufffd"} <= set(embedding.texts)

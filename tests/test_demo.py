@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llama_index_graph_rag.demo import CONNECTION, load_demo
+from llama_index_graph_rag.demo import CONNECTION, load_demo, run_demo
+from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.identity import canonical_name
 from llama_index_graph_rag.triplets import unique_triplets
 
@@ -66,3 +67,8 @@ def test_plain_vectors_miss_the_second_hop() -> None:
     assert "daniel-bernoulli" not in ranked[0][:2]
     complete = [set(q.gold_passage_ids) <= set(r[:3]) for q, r in zip(demo.questions, ranked)]
     assert sum(complete) == 2
+
+
+def test_an_empty_question_is_refused_before_anything_is_built() -> None:
+    with pytest.raises(GraphRAGValueError, match="the question is empty"):
+        run_demo(" \n")

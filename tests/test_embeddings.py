@@ -90,6 +90,10 @@ def test_pickle(model: LocalEmbedding) -> None:
     assert copy.get_text_embedding("Euler") == model.get_text_embedding("Euler")
 
 
+def test_a_lone_surrogate_is_no_error(model: LocalEmbedding) -> None:
+    assert model.get_query_embedding("Euler\ud800") == model.get_query_embedding("Euler\ufffd")
+
+
 def test_no_texts(model: LocalEmbedding) -> None:
     assert model.get_text_embedding_batch([]) == []
 

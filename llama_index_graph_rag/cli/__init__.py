@@ -71,6 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     index.add_argument("--workers", type=int, default=4, help="LLM calls in flight (default 4)")
     index.add_argument("--estimate", action="store_true", help="only say what it would cost")
+    index.add_argument(
+        "--prune", action="store_true", help="delete documents whose files are gone from a folder"
+    )
     for kind in ("input", "output", "embedding"):
         index.add_argument(f"--price-{kind}", type=float, help="per million tokens, for --estimate")
     _store_options(index)

@@ -6,9 +6,15 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llama_index_graph_rag.cli.opening import open_index
 from llama_index_graph_rag.cli.output import print_counts, print_json, print_passages
+from llama_index_graph_rag.errors import GraphRAGValueError
+
+if TYPE_CHECKING:
+    from llama_index.core.schema import NodeWithScore
 
 
 def query(arguments: argparse.Namespace) -> None:
@@ -46,12 +52,19 @@ def query(arguments: argparse.Namespace) -> None:
         return
     if answer:
         print(answer + "\n")
-    print_passages(nodes, relations)
+    print_passages(nodes, relations, sources=[_source(node) for node in nodes])
     _print_notes(notes)
+
+
+def _source(node: NodeWithScore) -> str:
+    place = node.node.metadata.get("file_path") or node.node.ref_doc_id or node.node.node_id
+    return f"{place}  (score {node.score or 0:.2f})"
 
 
 def connect(arguments: argparse.Namespace) -> None:
     """Print how entities are connected; without --uri, those of the demo corpus."""
+    if len(arguments.names) < 2:
+        raise GraphRAGValueError(f"only {arguments.names} is named; give two names or more")
     from contextlib import closing
 
     from llama_index_graph_rag.demo import demo_index
@@ -70,7 +83,8 @@ def connect(arguments: argparse.Namespace) -> None:
             }
         )
         return
-    print("\n\n".join(node.text for node in nodes) or "No connection was found.")
+    where = f"in {arguments.uri}" if arguments.uri else "in the demo corpus (give --uri for yours)"
+    print("\n\n".join(node.text for node in nodes) or f"No connection was found {where}.")
     _print_notes(trace.fallbacks)
 
 
@@ -88,13 +102,18 @@ def delete(arguments: argparse.Namespace) -> None:
         if arguments.passages:
             index.delete_nodes(arguments.ids)
         else:
+            known = index.ref_doc_info
             for id in arguments.ids:
-                index.delete_ref_doc(id)
+                path = Path(id).resolve().as_posix()
+                index.delete_ref_doc(id if id in known or path not in known else path)
         after = index.stats()
     deleted = {f"deleted_{kind}": before[kind] - after[kind] for kind in ("passages", "relations")}
     print_counts(deleted, as_json=arguments.json)
     if not deleted["deleted_passages"]:
-        _print_notes([f"no such {'passage' if arguments.passages else 'document'} was here"])
+        raise GraphRAGValueError(
+            f"no {'passage' if arguments.passages else 'document'} of the index has this id: "
+            f"{', '.join(arguments.ids)}; `llama-graph-rag export` lists them all"
+        )
 
 
 def vacuum(arguments: argparse.Namespace) -> None:
@@ -124,7 +143,6 @@ def export(arguments: argparse.Namespace) -> None:
 def evaluate(arguments: argparse.Namespace) -> None:
     """Measure retrieval on a data set, against plain vector retrieval on the same passages."""
     import tempfile
-    from pathlib import Path
 
     from llama_index.core import VectorStoreIndex
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +48,12 @@ def index(arguments: argparse.Namespace) -> None:
             print_json(asdict(opened.estimate(documents, **prices)))
             return
         changed = opened.refresh_ref_docs(documents)
-        report, stats = opened.report, opened.stats()
+        report = opened.report
+        gone = _gone(arguments.paths, opened.ref_doc_info)
+        if arguments.prune:
+            for id in gone:
+                opened.delete_ref_doc(id)
+        stats = opened.stats()
     counts = {
         "documents": len(documents),
         "changed": sum(changed),
@@ -59,9 +65,16 @@ def index(arguments: argparse.Namespace) -> None:
         "invalid_triplets": len(report.invalid),
         "failed_passages": len(report.failures),
         "unreadable_files": len(unreadable),
+        "deleted_documents": len(gone) if arguments.prune else 0,
         **{f"total_{kind}": stats[kind] for kind in ("passages", "entities", "relations")},
     }
     print_counts(counts, as_json=arguments.json)
+    for id in () if arguments.prune else gone:
+        print(
+            f"note: {id} is in the index but no longer on disk; remove it with --prune or "
+            "`llama-graph-rag delete`",
+            file=sys.stderr,
+        )
     failed = [*unreadable, *(f"{item.node_id}: {item.reason}" for item in report.failures)]
     for line in failed:
         print(f"failed: {line}", file=sys.stderr)
@@ -91,22 +104,43 @@ def read_files(paths: Sequence[str]) -> tuple[list[Document], list[str]]:
     if not files:
         raise GraphRAGValueError(f"there is no file in {', '.join(paths)}; give files or folders")
     for file in files:
-        name = file.as_posix()
+        # Absolute, so that the id does not depend on where the command is run.
+        name = file.resolve().as_posix()
         try:
-            documents += SimpleDirectoryReader.load_file(
-                input_file=file,
+            read = SimpleDirectoryReader.load_file(
+                input_file=file.resolve(),
                 # Not LlamaIndex's own metadata: its dates would make every copy a change.
-                file_metadata=lambda path: {"file_path": Path(path).as_posix()},
+                file_metadata=lambda path: {"file_path": path, "file_name": Path(path).name},
                 file_extractor={},
                 filename_as_id=True,
                 encoding="utf-8",
                 errors="strict",
                 raise_on_error=True,
             )
+            for document in read:
+                document.excluded_llm_metadata_keys = ["file_path", "file_name"]
+                document.excluded_embed_metadata_keys = ["file_path", "file_name"]
+            documents += read
         except Exception as error:  # a reader of any kind of file may raise anything
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             unreadable.append(f"{name}: {reason} (text files must be UTF-8)")
     return documents, unreadable
+
+
+def _gone(paths: Sequence[str], indexed: Iterable[str]) -> list[str]:
+    """Return the documents under these folders that are indexed and no longer on disk."""
+    folders = [Path(path).resolve() for path in paths if Path(path).is_dir()]
+    return sorted(
+        id
+        for id in indexed
+        if any(folder in Path(_file_of(id)).parents for folder in folders)
+        and not Path(_file_of(id)).exists()
+    )
+
+
+def _file_of(id: str) -> str:
+    # Readers of pages put "_part_<n>" after the path.
+    return re.sub(r"_part_\d+$", "", id)
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -25,10 +25,17 @@ def print_counts(counts: Mapping[str, float], *, as_json: bool) -> None:
         print(f"{name.replace('_', ' '):>22} {count:,}")
 
 
-def print_passages(nodes: Sequence[NodeWithScore], relations: Sequence[Sequence[str]] = ()) -> None:
-    """Print passages, and below each the relations that led there."""
+def print_passages(
+    nodes: Sequence[NodeWithScore],
+    relations: Sequence[Sequence[str]] = (),
+    *,
+    sources: Sequence[str] = (),
+) -> None:
+    """Print passages, and below each where it is from and the relations that led there."""
     for place, node in enumerate(nodes):
         print(textwrap.indent(textwrap.fill(f"{place + 1}. {node.text}", 92), "  "))
+        if place < len(sources):
+            print(f"       from: {sources[place]}")
         for text in relations[place] if place < len(relations) else ():
             print(f"       by: {text}")
     print()

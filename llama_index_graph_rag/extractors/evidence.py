@@ -23,7 +23,7 @@ _WORD = re.compile(
 # Written without spaces: their words are taken as pairs of neighbouring characters.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
 # A subject is often the topic, named everywhere; it alone is no evidence, the object alone can be.
-_SUBJECT, _PREDICATE, _OBJECT = 0.3, 0.2, 0.5
+_SUBJECT, _PREDICATE, _OBJECT = 0.35, 0.25, 0.4
 
 
 def sentences(text: str, *, language: str | None = None) -> list[tuple[int, int]]:
@@ -73,7 +73,7 @@ def locate(
     """Return a mention for each triplet, with the sentence of `text` that states it.
 
     The sentence is the one that covers most of the triplet's words, rare words in this text
-    counting more; the subject makes 0.3 of it, the predicate 0.2, the object 0.5. The first of
+    counting more; the subject makes 0.35 of it, the predicate 0.25, the object 0.4. The first of
     equals is taken. Words are compared without case and width, scripts without spaces by pairs of
     characters.
 

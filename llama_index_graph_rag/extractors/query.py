@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from llama_index_graph_rag.errors import GraphRAGTypeError
-from llama_index_graph_rag.identity import canonical_name, entity_id
+from llama_index_graph_rag.identity import canonical_name, clean_text, entity_id
 
 if TYPE_CHECKING:
     from llama_index_graph_rag.graph.snapshot import GraphSnapshot
@@ -152,7 +152,7 @@ def known_entities(names: Names, graph: GraphSnapshot) -> QueryEntities:
     distinct: dict[str, str] = {}
     for name in names:
         if canonical_name(name):
-            distinct.setdefault(canonical_name(name), name.strip())
+            distinct.setdefault(canonical_name(name), clean_text(name).strip())
     ids = [entity_id(name) for name in distinct]
     rows = graph.entity_rows(ids)
     alive = [row >= 0 and graph.incidence.entity_degree[row] > 0 for row in rows]

@@ -8,10 +8,10 @@ from itertools import tee
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import BaseNode
+from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_graph_rag.errors import GraphRAGValueError, MissingExtraError
-from llama_index_graph_rag.extractors.base import Extraction, TripletExtractor, passage_text
+from llama_index_graph_rag.extractors.base import Extraction, TripletExtractor
 from llama_index_graph_rag.extractors.node_triplets import valid_triplets
 
 if TYPE_CHECKING:
@@ -92,7 +92,11 @@ class DependencyTripletExtractor(TripletExtractor):
         """Yield what is found in each node, in order."""
         pipeline = self._load()
         ours, theirs = tee(nodes)
-        texts = (passage_text(node)[: pipeline.max_length] for node in theirs)
+        # Not the metadata before the text: a parser would take "file_path" for a subject.
+        texts = (
+            node.get_content(metadata_mode=MetadataMode.NONE)[: pipeline.max_length]
+            for node in theirs
+        )
         with _PARSING:  # a pipeline's vocabulary grows as it reads
             parsed = pipeline.pipe(texts, batch_size=self.batch_size)
             for node, document in zip(ours, parsed):

@@ -24,6 +24,7 @@ from llama_index_graph_rag.extractors.query import (
 )
 from llama_index_graph_rag.extractors.vocabulary import VocabularyEntityExtractor
 from llama_index_graph_rag.graph.ranking import DEFAULT_RANKING, Ranking, get_ranking
+from llama_index_graph_rag.identity import clean_text
 from llama_index_graph_rag.query_state import GraphRAGTrace
 from llama_index_graph_rag.retrievers.options import QueryOptions
 from llama_index_graph_rag.retrievers.query import GraphQuery
@@ -126,11 +127,15 @@ class GraphStoreRetriever(Explaining, BaseRetriever):
             else:
                 nodes = yield from self._process(bundle, trace)
         for line in trace.fallbacks:
-            logger.info("%s: %s", type(self).__name__, line)
+            # A model that fails for months must not go unnoticed.
+            of_a_model = line.startswith(("relation rerank", "query entities"))
+            logger.log(
+                logging.WARNING if of_a_model else logging.INFO, "%s: %s", type(self).__name__, line
+            )
         dispatcher.event(RetrievalTraceEvent(trace=trace))
         return nodes
 
 
 def _asked(query: QueryType) -> tuple[QueryBundle, GraphRAGTrace]:
     bundle = query if isinstance(query, QueryBundle) else QueryBundle(query)
-    return bundle, GraphRAGTrace(question=bundle.query_str.strip())
+    return bundle, GraphRAGTrace(question=clean_text(bundle.query_str).strip())

@@ -17,6 +17,7 @@ from llama_index_graph_rag.extractors.query import EntityExtractor, QueryEntitie
 from llama_index_graph_rag.graph.adjacency import Mask
 from llama_index_graph_rag.graph.ranking.base import Recall, Rows, Scored
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
+from llama_index_graph_rag.identity import clean_text
 from llama_index_graph_rag.query_state import GraphRAGTrace
 from llama_index_graph_rag.retrievers.options import MAX_WINDOW, QueryOptions
 from llama_index_graph_rag.steps import Process, Step, adrive, call, drive, perform, together
@@ -130,7 +131,7 @@ class Recaller:
         if bundle.embedding is not None and len(bundle.embedding) == self.store.dimension:
             return unit_vector(bundle.embedding)
         model = self.embed_model()
-        texts = [text.strip() for text in bundle.embedding_strs]
+        texts = [clean_text(text).strip() for text in bundle.embedding_strs]
         trace.calls["embedding"] += 1
         with trace.timed("embedding"):
             if len(texts) == 1:
