@@ -89,20 +89,25 @@ def run_demo(
         Default: the local model, which needs the extra ``local`` and no network.
     llm
         If given, it chooses relations and answers the (first) question from both.
+
+    Raises
+    ------
+    GraphRAGValueError
+        If the question is empty, or `top_k` out of range.
     """
     from llama_index.core import VectorStoreIndex
 
     from llama_index_graph_rag.index import GraphRAGIndex
 
+    if question is not None:
+        question = clean_text(question).strip()
+        if not question:
+            raise GraphRAGValueError("the question is empty; leave it out for those of the demo")
     start = time.perf_counter()
     if embed_model is None:
         from llama_index_graph_rag.embeddings import LocalEmbedding
 
         embed_model = LocalEmbedding()
-    if question is not None:
-        question = clean_text(question).strip()
-        if not question:
-            raise GraphRAGValueError("the question is empty; leave it out for those of the demo")
     demo = load_demo()
     with tempfile.TemporaryDirectory() as folder:
         index = GraphRAGIndex.from_triplets(
