@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,12 +116,12 @@ def passage_node(id: str, title: str, text: str) -> TextNode:
 def _load_folder(folder: Path) -> Dataset:
     nodes = [
         passage_node(row["id"], row.get("title", ""), row["text"])
-        for row in _rows(folder / "passages.jsonl")
+        for row in _rows(folder / "passages.jsonl", id=str, text=str)
     ]
     file = folder / "triplets.jsonl"
     triplets = {
         row["passage_id"]: [as_triplet(triplet) for triplet in row["triplets"]]
-        for row in (_rows(file) if file.is_file() else ())
+        for row in (_rows(file, passage_id=str, triplets=list) if file.is_file() else ())
     }
     questions = [
         Question(
@@ -131,7 +132,7 @@ def _load_folder(folder: Path) -> Dataset:
             row.get("hops"),
             row.get("type"),
         )
-        for row in _rows(folder / "questions.jsonl")
+        for row in _rows(folder / "questions.jsonl", id=str, question=str, gold_passage_ids=list)
     ]
     return _dataset(folder.resolve().name, nodes, triplets, questions)
 
@@ -226,15 +227,22 @@ def _check_known(what: str, ids: Iterable[str], known: set[str]) -> None:
         )
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
+def _rows(file: Path, **fields: type) -> Iterator[dict[str, Any]]:
     if not file.is_file():
         raise GraphRAGValueError(f"{file} is missing: a data set folder needs it")
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise GraphRAGValueError(
-                        f"{file}, line {number}: not a JSON object ({error})"
-                    ) from error
+    # Of bytes: a wrong encoding is then told with its line, like any other fault.
+    for number, line in enumerate(file.read_bytes().removeprefix(BOM_UTF8).split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise GraphRAGValueError(
+                f"{file}, line {number}: not a JSON object ({error})"
+            ) from error
+        for field, kind in fields.items():
+            if not isinstance(row, dict) or not isinstance(row.get(field), kind):
+                raise GraphRAGValueError(
+                    f"{file}, line {number}: {field!r} is missing or no {kind.__name__}"
+                )
+        yield row

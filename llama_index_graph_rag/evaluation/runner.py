@@ -132,7 +132,12 @@ def _checked(dataset: Dataset, k: Sequence[int]) -> tuple[int, ...]:
         raise GraphRAGValueError(f"{dataset.name} has no questions: there is nothing to measure")
     if isinstance(k, int):
         raise GraphRAGTypeError(f"k is a sequence of cut-offs, got {k}: write k=({k},)")
-    if not k or min(k) < 1:
+    for question in dataset.questions:
+        if not question.gold_passage_ids:
+            raise GraphRAGValueError(
+                f"question {question.id!r} of {dataset.name} has no gold passage: leave it out"
+            )
+    if not k or not all(isinstance(cut, int) and cut >= 1 for cut in k):
         raise GraphRAGValueError(f"k={tuple(k)}: give at least one cut-off, each 1 or more")
     return tuple(k)
 

@@ -69,6 +69,13 @@ def test_triplets_are_optional(tmp_path: Path) -> None:
             "triplets of .* the first is 'c'",
         ),
         ({"passages": [*PASSAGES, "{"]}, r"passages.jsonl, line 3: not a JSON object"),
+        ({"passages": ["[" * 100_000]}, r"passages.jsonl, line 1: not a JSON object"),
+        ({"passages": [*PASSAGES, "null"]}, r"passages.jsonl, line 3: 'id' is missing"),
+        ({"passages": [{"id": 1, "text": "a"}]}, r"line 1: 'id' is missing or no str"),
+        (
+            {"passages": PASSAGES, "questions": [{**QUESTION, "gold_passage_ids": "a"}]},
+            r"questions.jsonl, line 1: 'gold_passage_ids' is missing or no list",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, files: dict[str, Any], message: str) -> None:

@@ -214,6 +214,11 @@ def test_bad_arguments() -> None:
         evaluate(Fixed("ab"), empty)
     with pytest.raises(GraphRAGValueError, match=r"k=\(0, 5\)"):
         evaluate(Fixed("ab"), DATASET, k=(0, 5))
+    with pytest.raises(GraphRAGValueError, match=r"k=\(2.5,\)"):
+        evaluate(Fixed("ab"), DATASET, k=(2.5,))
+    goldless = [DATASET.questions[0]._replace(gold_passage_ids=())]
+    with pytest.raises(GraphRAGValueError, match="has no gold passage"):
+        evaluate(Fixed("ab"), Dataset("toy", DATASET.nodes, DATASET.triplets, goldless))
     with pytest.raises(GraphRAGTypeError, match=r"write k=\(5,\)"):
         evaluate(Fixed("ab"), DATASET, k=5)
     fewer = Dataset("toy", DATASET.nodes, DATASET.triplets, DATASET.questions[:2])
