@@ -24,6 +24,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+import numpy as np
 from llama_index.core import Document
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.node_parser import NodeParser
@@ -146,6 +147,7 @@ def contents(index: GraphRAGIndex, passages: int) -> tuple[object, ...]:
     keys = [key for page in store.scan_passages() for key in page]
     retriever = index.as_retriever(similarity_top_k=5)
     step = max(1, passages // QUESTIONS)
+    results = [retriever.retrieve(f"E{n + 100} joins") for n in range(0, passages, step)]
     return (
         sorted(
             (key.id, key.ref_doc_id, sorted(key.relation_ids), key.content_hash) for key in keys
@@ -154,14 +156,14 @@ def contents(index: GraphRAGIndex, passages: int) -> tuple[object, ...]:
         sorted(tuple(key) for page in store.scan_relations() for key in page),
         sorted(key.id for page in store.scan_entities() for key in page),
         index.stats(),
-        [
-            [
-                (node.node.node_id, round(node.score or 0, 5))
-                for node in retriever.retrieve(f"E{n + 100} joins")
-            ]
-            for n in range(0, passages, step)
-        ],
+        [[node.node.node_id for node in nodes] for nodes in results],
+        [node.score or 0 for nodes in results for node in nodes],
     )
+
+
+def equal(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Tell whether two contents are the same; Milvus's similarities differ in the last digits."""
+    return one[:-1] == other[:-1] and np.allclose(one[-1], other[-1], atol=1e-4)  # type: ignore[arg-type]
 
 
 def committed(uri: Path) -> set[int]:
@@ -255,7 +257,7 @@ def run(passages: int, kills: int, seed: int, folder: Path, *, log: bool = False
                 stats = index.stats()
                 orphans += stats["orphan_entities"] + stats["orphan_relations"]
                 found = contents(index, passages)
-                different += found != whole[version]
+                different += not equal(found, whole[version])
                 index.close()
                 builds += 1
                 safe = committed(uri)
