@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from typing import Any, TypeVar
 
 from llama_index.core import Settings
@@ -95,8 +96,9 @@ class GraphStoreRetriever(Explaining, BaseRetriever):
         extractor = self._query.recaller.entity_extractor
         return {"entity_extractor": extractor} if isinstance(extractor, PromptMixin) else {}
 
+    @abstractmethod
     def _process(self, bundle: QueryBundle, trace: GraphRAGTrace) -> Process[list[NodeWithScore]]:
-        raise NotImplementedError
+        """Return the nodes of one question."""
 
     def retrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], GraphRAGTrace]:
         """Return what `retrieve` does, and the record of how it came about."""
