@@ -113,3 +113,9 @@ def test_errors_name_the_remedy(folder, capsys, arguments, message) -> None:
     assert code == 1
     assert message in err
     assert "Traceback" not in err
+
+
+def test_connect_says_which_name_is_unknown(folder, capsys) -> None:
+    code, out, err = run(capsys, "connect", "Leonhard Euler", "escapement")
+    assert code == 0
+    assert "'escapement': no entity of the graph has this name or id" in err

@@ -28,7 +28,8 @@ def query(arguments: argparse.Namespace) -> None:
         nodes, trace = retriever.retrieve_with_trace(arguments.question)
     answer, reason = answer_from(llm, arguments.question, nodes) if llm is not None else ("", "")
     if arguments.explain:
-        Explanation.from_trace(nodes, trace).save_html(arguments.explain)
+        written = Explanation.from_trace(nodes, trace).save_html(arguments.explain)
+        print(f"why: {written}", file=sys.stderr)
     notes = [*trace.fallbacks, *([reason] if reason else [])]
     relations = [[use.text for use in result.relations] for result in trace.results]
     if arguments.json:
@@ -74,18 +75,19 @@ def connect(arguments: argparse.Namespace) -> None:
             mode="paths", max_paths=arguments.paths, entity_extractor=None
         )
         nodes, trace = retriever.connect(arguments.names)
+    notes = [*trace.fallbacks, *trace.dropped]
     if arguments.json:
         print_json(
             {
                 "names": arguments.names,
                 "documents": [node.text for node in nodes],
-                "notes": trace.fallbacks,
+                "notes": notes,
             }
         )
         return
     where = f"in {arguments.uri}" if arguments.uri else "in the demo corpus (give --uri for yours)"
     print("\n\n".join(node.text for node in nodes) or f"No connection was found {where}.")
-    _print_notes(trace.fallbacks)
+    _print_notes(notes)
 
 
 def stats(arguments: argparse.Namespace) -> None:
