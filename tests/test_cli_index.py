@@ -116,6 +116,6 @@ def test_errors_name_the_remedy(folder, capsys, arguments, message) -> None:
 
 
 def test_connect_says_which_name_is_unknown(folder, capsys) -> None:
-    code, out, err = run(capsys, "connect", "Leonhard Euler", "escapement")
+    code, _, err = run(capsys, "connect", "Leonhard Euler", "escapement")
     assert code == 0
     assert "'escapement': no entity of the graph has this name or id" in err
