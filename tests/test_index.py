@@ -176,7 +176,7 @@ def test_duplicate_passages_each_keep_their_place(build_index):
     assert index.stats()["relations"] == 3
     question = "Whose student was Euler?"
     assert found(index, question) == found(index, question)
-    # Not by retrieve(): before 0.14.20 or so LlamaIndex itself took passages of one text for one.
+    # Not by retrieve(): older releases of LlamaIndex take passages of one text for one there.
     nodes_found, _ = index.as_retriever(similarity_top_k=5).retrieve_with_trace(question)
     assert {node.node_id for node in nodes_found} == {"a", "b", "p1", "p2", "p3"}
 
