@@ -152,7 +152,7 @@ class QueryState:
         if not missing:
             return
         ids = self.graph.passage_ids(missing)
-        self.trace.calls["milvus.get"] += 1
+        self.trace.calls["store.get"] += 1
         with self.trace.timed("get"):
             stored = yield from call(store.get_passages, store.aget_passages, ids)
         by_id = {passage.node.node_id: passage for passage in stored}

@@ -74,7 +74,7 @@ class RetrievalTrace:
     question
         The question, stripped.
     calls
-        Calls by kind: ``milvus.search``, ``milvus.get``, ``embedding``, ``llm``, ...
+        Calls by kind: ``store.search``, ``store.get``, ``embedding``, ``llm``, ...
     tokens
         Tokens of the LLM by kind (``prompt``, ``completion``), where the LLM reports them.
     milliseconds

@@ -6,7 +6,7 @@ import math
 import threading
 import weakref
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
@@ -196,16 +196,18 @@ class VocabularyEntityExtractor(EntityExtractor):
         names = graph.entity_names
         n_base = len(names) - len(names.tail)
         with self._lock:
-            base = self._built_for(names.offsets, islice(names, n_base), 0)
-            late = self._built_for(names, names.tail, n_base) if names.tail else None
+            base = self._built_for(names.offsets, lambda: islice(names, n_base), 0)
+            late = self._built_for(names, lambda: names.tail, n_base) if names.tail else None
         yield base
         if late is not None:
             yield late
 
-    def _built_for(self, owner: object, names: Iterable[str], first_row: int) -> _Automaton:
+    def _built_for(
+        self, owner: object, names: Callable[[], Iterable[str]], first_row: int
+    ) -> _Automaton:
         key = id(owner)
         if key not in self._built:
-            self._built[key] = _Automaton.build(names, first_row, self.stop_words)
+            self._built[key] = _Automaton.build(names(), first_row, self.stop_words)
             weakref.finalize(owner, self._built.pop, key, None)
         return self._built[key]
 

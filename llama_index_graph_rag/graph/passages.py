@@ -16,6 +16,7 @@ from llama_index_graph_rag.graph.tables import (
     key_order,
     renumbering,
 )
+from llama_index_graph_rag.graph.vectors import Vectors
 
 
 class PassageKey(NamedTuple):
@@ -26,6 +27,7 @@ class PassageKey(NamedTuple):
     relation_ids: tuple[str, ...]
     content_hash: str
     document_hash: str
+    vector: Vectors | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from llama_index_graph_rag.graph.tables import (
     renumbering,
     valid_keys,
 )
+from llama_index_graph_rag.graph.vectors import Vectors, VectorTables
 
 __all__ = ["EntityKey", "GraphSnapshot", "PassageKey", "RelationKey"]
 
@@ -39,6 +40,7 @@ class RelationKey(NamedTuple):
     id: str
     subject_id: str
     object_id: str
+    vector: Vectors | None = None
 
 
 class EntityKey(NamedTuple):
@@ -46,6 +48,7 @@ class EntityKey(NamedTuple):
 
     id: str
     text: str
+    vector: Vectors | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,8 @@ class GraphSnapshot:
         The id tables; use the methods below.
     dangling
         See `stats`.
+    vectors
+        The vectors, if the graph is to hold them: then the key of whatever is added needs one.
 
     Examples
     --------
@@ -90,13 +95,15 @@ class GraphSnapshot:
     relations: KeyTable
     passages: PassageTable
     dangling: int = 0
+    vectors: VectorTables | None = None
 
     @classmethod
-    def empty(cls) -> GraphSnapshot:
-        """Return a graph without anything."""
+    def empty(cls, dimension: int = 0) -> GraphSnapshot:
+        """Return a graph without anything, which will hold vectors of this length, 0 for none."""
         none, keys = row_array([]), KeyTable(digest_keys([]))
         incidence = Incidence.build(0, none, none, passages=none, relations=none, n_passages=0)
-        return cls(incidence, TextTable.pack([]), keys, keys, PassageTable.empty())
+        vectors = VectorTables.empty(dimension) if dimension else None
+        return cls(incidence, TextTable.pack([]), keys, keys, PassageTable.empty(), vectors=vectors)
 
     # --- sizes and arrays ---
 
@@ -265,7 +272,8 @@ class GraphSnapshot:
         Raises
         ------
         GraphRAGValueError
-            If the id of an entity or relation is not 32 hexadecimal digits.
+            If the id of an entity or relation is not 32 hexadecimal digits, or the graph holds
+            vectors and a key comes without.
 
         Notes
         -----
@@ -284,16 +292,18 @@ class GraphSnapshot:
         return graph.merged() if graph._is_worth_merging() else graph
 
     def _with_entities(self, entities: Iterable[EntityKey]) -> GraphSnapshot:
-        first: dict[str, str] = {}
+        first: dict[str, EntityKey] = {}
         for key in entities:
-            first.setdefault(key[0], key[1])
+            first.setdefault(key.id, key)
         keys = valid_keys(list(first), "an entity")
         new = self.entities.rows(keys) < 0
         if not new.any():
             return self
-        names = [name for name, is_new in zip(first.values(), new) if is_new]
+        added = [key for key, is_new in zip(first.values(), new) if is_new]
+        names = [key.text for key in added]
         return replace(
             self,
+            vectors=self.vectors and self.vectors.appended(entities=[key.vector for key in added]),
             entities=self.entities.appended(keys[new]),
             entity_names=self.entity_names.appended(names),
             incidence=self.incidence.with_changes(n_entities=self.n_entities + len(names)),
@@ -310,8 +320,10 @@ class GraphSnapshot:
         objects = self.entity_rows([given[row][2] for row in rows])
         whole = (subjects >= 0) & (objects >= 0)
         table = self.relations.appended(keys[new][whole])
+        added = [given[row] for row, is_whole in zip(rows, whole) if is_whole]
         return replace(
             self,
+            vectors=self.vectors and self.vectors.appended(relations=[key.vector for key in added]),
             relations=table,
             incidence=self.incidence.with_changes(
                 subjects=subjects[whole], objects=objects[whole], relation_ranks=table.ranks_of
@@ -331,6 +343,7 @@ class GraphSnapshot:
         known = stated >= 0
         return replace(
             self,
+            vectors=self.vectors and self.vectors.appended(passages=[key.vector for key in given]),
             incidence=self.incidence.with_changes(
                 n_passages=self.n_passages + len(given),
                 passages=stating[known],
@@ -380,6 +393,7 @@ class GraphSnapshot:
             KeyTable(self.relations.take(relations)),
             passages,
             self.dangling,
+            self.vectors and self.vectors.taken(entities, relations, rows),
         )
 
     # --- on disk ---

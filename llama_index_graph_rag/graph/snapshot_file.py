@@ -1,4 +1,8 @@
-"""A snapshot as one file: written whole or not at all, read only if it is whole."""
+"""A snapshot on disk: written whole or not at all, read only if it is whole.
+
+Its vectors lie beside it, a file a chunk, mapped into memory and written once: what grows is
+appended, however large the rest.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ import json
 import logging
 import os
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +22,7 @@ from llama_index_graph_rag.graph.adjacency import Adjacency
 from llama_index_graph_rag.graph.incidence import Incidence
 from llama_index_graph_rag.graph.passages import PassageTable
 from llama_index_graph_rag.graph.tables import KeyTable, TextTable
+from llama_index_graph_rag.graph.vectors import Chunk, VectorTable, VectorTables
 
 if TYPE_CHECKING:
     from llama_index_graph_rag.graph.snapshot import GraphSnapshot
@@ -23,28 +30,65 @@ if TYPE_CHECKING:
 logger = logging.getLogger("llama_index_graph_rag")
 
 FILE_NAME = "graph-snapshot.npz"
-_FORMAT = 1
+_FORMAT = 2
+_CHUNKS = "vectors-*.npy"
 
 Arrays = dict[str, NDArray[Any]]
+Header = dict[str, Any]
 
 
 def save(graph: GraphSnapshot, folder: str | Path, version: str) -> None:
-    """Write `graph` to a temporary file in `folder`, then rename it."""
+    """Write `graph` to files in `folder`; what was there counts until all is written."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    header = {"format": _FORMAT, "version": version, "dangling": graph.dangling}
-    arrays = _taken_apart(graph.merged())
+    graph = graph.merged()
+    chunks = {
+        kind: [chunk.name for chunk in table.chunks] for kind, table in _tables(graph).items()
+    }
+    header = {
+        "format": _FORMAT,
+        "version": version,
+        "dangling": graph.dangling,
+        "dimension": graph.vectors.entities.dimension if graph.vectors else 0,
+        "chunks": chunks,
+    }
+    arrays = _taken_apart(graph)
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    handle, temporary = tempfile.mkstemp(dir=target, prefix=FILE_NAME, suffix=".part")
+    named = set()
+    for table in _tables(graph).values():
+        for chunk in table.chunks:
+            path = _chunk_path(target, chunk.name)
+            named.add(path)
+            if not path.exists():
+                _write(path, partial(np.save, arr=chunk.vectors))
+    _write(target / FILE_NAME, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+    for path in set(target.glob(_CHUNKS)) - named:
+        try:
+            path.unlink()
+        except OSError as error:  # Windows keeps what is mapped; the next time it will go
+            logger.debug("%s is not needed any more and stays: %s", path, error)
+
+
+def _write(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write a temporary file, then rename it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            write(file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target / FILE_NAME)
+        os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _chunk_path(folder: Path, name: str) -> Path:
+    return folder / _CHUNKS.replace("*", name)
+
+
+def _tables(graph: GraphSnapshot) -> dict[str, VectorTable]:
+    return graph.vectors._asdict() if graph.vectors else {}
 
 
 def load(folder: str | Path, version: str | None) -> GraphSnapshot | None:
@@ -58,11 +102,21 @@ def load(folder: str | Path, version: str | None) -> GraphSnapshot | None:
             if header["format"] != _FORMAT or version not in (None, header["version"]):
                 return None
             # Reading an array whole checks its checksum.
-            return _put_together({name: file[name] for name in file.files}, header["dangling"])
+            arrays = {name: file[name] for name in file.files}
+        vectors = _mapped(path.parent, header, arrays) if header["dimension"] else None
+        return _put_together(arrays, header["dangling"], vectors)
     except Exception as error:  # there is no end to what a damaged zip file can raise
         reason = f"{type(error).__name__}: {error}"[:200]
         logger.warning("%s is damaged and was not used (%s)", path, reason)
         return None
+
+
+def _mapped(folder: Path, header: Header, arrays: Arrays) -> VectorTables:
+    tables = {}
+    for kind, names in header["chunks"].items():
+        chunks = [Chunk(np.load(_chunk_path(folder, name), mmap_mode="r"), name) for name in names]
+        tables[kind] = VectorTable(header["dimension"], tuple(chunks), arrays[f"{kind}.places"])
+    return VectorTables(**tables)
 
 
 def _taken_apart(graph: GraphSnapshot) -> Arrays:
@@ -93,10 +147,12 @@ def _taken_apart(graph: GraphSnapshot) -> Arrays:
     }
     for name, table in texts.items():
         arrays[f"{name}.buffer"], arrays[f"{name}.offsets"] = table.buffer, table.offsets
+    for kind, vectors in _tables(graph).items():
+        arrays[f"{kind}.places"] = vectors.places
     return arrays
 
 
-def _put_together(arrays: Arrays, dangling: int) -> GraphSnapshot:
+def _put_together(arrays: Arrays, dangling: int, vectors: VectorTables | None) -> GraphSnapshot:
     from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 
     def adjacency(name: str) -> Adjacency:
@@ -128,4 +184,5 @@ def _put_together(arrays: Arrays, dangling: int) -> GraphSnapshot:
             adjacency("members"),
         ),
         dangling,
+        vectors,
     )

@@ -63,7 +63,7 @@ class GraphQuery:
         if not state.lost:
             return state
         store = self.recaller.store
-        trace.calls["milvus.refresh"] += 1
+        trace.calls["store.refresh"] += 1
         yield from call(store.refresh, store.arefresh, wait=False)
         if store.snapshot() is state.graph:
             trace.dropped.append(
@@ -199,7 +199,7 @@ class GraphQuery:
         store = self.recaller.store
         entities = graph.entity_ids(wanted.entities)
         relations = graph.relation_ids(wanted.relations)
-        trace.calls["milvus.get"] += bool(entities) + bool(relations)
+        trace.calls["store.get"] += bool(entities) + bool(relations)
         with trace.timed("get"):
             found = yield from call(
                 store.get_vectors, store.aget_vectors, entities=entities, relations=relations

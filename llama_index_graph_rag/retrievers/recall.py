@@ -195,7 +195,7 @@ class Recaller:
         graph = self.store.snapshot()
         if not _count_unknown(graph, found):
             return graph
-        trace.calls["milvus.refresh"] += 1
+        trace.calls["store.refresh"] += 1
         with trace.timed("refresh"):
             # Who asks does not wait for who writes.
             yield from call(self.store.refresh, self.store.arefresh, wait=False)
@@ -245,7 +245,7 @@ def search(
     filters: MetadataFilters | None = None,
 ) -> Process[SearchResult]:
     """Search the store, counting one call a kind asked for."""
-    trace.calls["milvus.search"] += sum(
+    trace.calls["store.search"] += sum(
         vectors is not None for vectors in (entities, relations, passages)
     )
     with trace.timed("search"):

@@ -6,17 +6,21 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from llama_index_graph_rag.errors import GraphRAGValueError
-from llama_index_graph_rag.graph.snapshot import GraphSnapshot
+from llama_index_graph_rag.graph.snapshot import EntityKey, GraphSnapshot, PassageKey, RelationKey
 from llama_index_graph_rag.stores import milvus_layout as layout
-from llama_index_graph_rag.stores.milvus_connection import MilvusConnection
+from llama_index_graph_rag.stores.base import Vectors
+from llama_index_graph_rag.stores.milvus_connection import SCAN_PAGE, MilvusConnection, parts
 from llama_index_graph_rag.stores.milvus_meta import About, MilvusMeta, cache_folder
 from llama_index_graph_rag.stores.milvus_writing import BULK_ROWS, MilvusWriting
+from llama_index_graph_rag.stores.vector_copy import Kind
 
 if TYPE_CHECKING:
     from llama_index.vector_stores.milvus import MilvusVectorStore
+
+K = TypeVar("K", EntityKey, RelationKey, PassageKey)
 
 MAX_DIMENSION = 32_768
 REST = 4
@@ -100,7 +104,7 @@ class MilvusGraphStore(MilvusWriting):
         self._metric = metric
         self._index_config = dict(index_config or {})
         self._lock = self.connection.write_lock
-        self._snapshot = GraphSnapshot.empty()
+        self._snapshot = self._start = GraphSnapshot.empty()
         self._unflushed = self._unkept = 0
         self._rests_until = 0.0
         self._torn = False
@@ -131,9 +135,16 @@ class MilvusGraphStore(MilvusWriting):
         for name in self.collections.with_vectors:
             self.connection.load(name)
         self._meta.sequences = self._meta.read_sequences()
+        self._start = self._empty(about.dimension)
         kept = self._meta.kept_snapshot()
         self._snapshot = self._scanned() if kept is None else kept
         self.about = about
+
+    def _empty(self, dimension: int) -> GraphSnapshot:
+        """Return the graph without anything; with vectors where they are searched in the copy."""
+        lite = self.connection.is_lite
+        copies = lite and self.connection.index_type(self.collections.passages) == "FLAT"
+        return GraphSnapshot.empty(dimension if copies else 0)
 
     def _check_options(self, about: About) -> None:
         made = {"metric": about.metric}
@@ -197,6 +208,7 @@ class MilvusGraphStore(MilvusWriting):
             short = tuple(round(float(value), 5) for value in probe[:512])
             about = About(dimension, metric, embedding_model, short)
             self._meta.write_about(about)
+            self._snapshot = self._start = self._empty(dimension)
             self.about = about
 
     def close(self) -> None:
@@ -271,14 +283,25 @@ class MilvusGraphStore(MilvusWriting):
         # Against the order of writing: whatever a passage states was there before it.
         passages = [key for page in self.scan_passages() for key in page]
         relations = [key for page in self.scan_relations() for key in page]
-        snapshot = GraphSnapshot.empty().with_changes(
-            entities=(key for page in self.scan_entities() for key in page),
-            relations=relations,
-            passages=passages,
+        entities = [key for page in self.scan_entities() for key in page]
+        if self._start.vectors is not None:
+            passages = self._with_vectors("passages", passages)
+            relations = self._with_vectors("relations", relations)
+            entities = self._with_vectors("entities", entities)
+        snapshot = self._start.with_changes(
+            entities=entities, relations=relations, passages=passages
         )
         self._meta.keep(snapshot)
         self._unkept = 0
         return snapshot
+
+    def _with_vectors(self, kind: Kind, keys: Sequence[K]) -> list[K]:
+        """Return the keys with their vectors, a page at a time: pymilvus unpacks into lists."""
+        found: dict[str, Vectors] = {}
+        for part in parts([key.id for key in keys], SCAN_PAGE):
+            found |= self._stored_vectors(kind, part)
+        # What has no vector was deleted since: the sequence numbers will tell.
+        return [key._replace(vector=found[key.id]) for key in keys if key.id in found]
 
     def stats(self) -> dict[str, int]:
         """Return passages, entities, relations, orphan_entities and orphan_relations."""

@@ -184,17 +184,7 @@ class MilvusConnection:
         text: bool,
         where: str = "",
     ) -> tuple[Hits, ...]:
-        """Return what is nearest to each vector: one call for all of them.
-
-        Raises
-        ------
-        GraphRAGValueError
-            If `limit` is over `MAX_WINDOW`.
-        """
-        if limit > MAX_WINDOW:
-            raise GraphRAGValueError(
-                f"{limit:,} hits are asked for, Milvus gives at most {MAX_WINDOW:,}; ask for fewer"
-            )
+        """Return what is nearest to each vector: one call for all of them."""
         found = self.call(
             "search",
             lambda: self.client.search(
@@ -236,7 +226,9 @@ class MilvusConnection:
         self, collection: str, ids: Sequence[str], fields: Sequence[str]
     ) -> Iterator[layout.Row]:
         """Yield the rows with these ids, in any order."""
-        for part in parts(list(dict.fromkeys(ids)), MAX_IDS):
+        # Every query on Lite goes through all rows.
+        at_once = SCAN_PAGE if self.is_lite else MAX_IDS
+        for part in parts(list(dict.fromkeys(ids)), at_once):
             yield from self.query(collection, ids_expression(part), fields)
 
     def scan(

@@ -226,17 +226,24 @@ def passage_key(row: Mapping[str, object]) -> PassageKey:
         relation_ids=tuple(relation_ids) if isinstance(relation_ids, Sequence) else (),
         content_hash=str(row.get("content_hash") or ""),
         document_hash=str(row.get("document_hash") or ""),
+        vector=_given_vector(row),
     )
 
 
 def relation_key(row: Mapping[str, object]) -> RelationKey:
     """Return what the graph keeps of a row of the relations collection."""
-    return RelationKey(str(row["id"]), str(row["subject_id"]), str(row["object_id"]))
+    ends = str(row["subject_id"]), str(row["object_id"])
+    return RelationKey(str(row["id"]), *ends, vector=_given_vector(row))
 
 
 def entity_key(row: Mapping[str, object]) -> EntityKey:
     """Return what the graph keeps of a row of the entities collection."""
-    return EntityKey(str(row["id"]), str(row["text"]))
+    return EntityKey(str(row["id"]), str(row["text"]), vector=_given_vector(row))
+
+
+def _given_vector(row: Mapping[str, object]) -> NDArray[np.float32] | None:
+    vector = row.get("embedding")
+    return None if vector is None else np.asarray(vector, dtype=np.float32)
 
 
 def request_batches(rows: Sequence[Row]) -> Iterator[list[Row]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -37,12 +38,15 @@ from llama_index_graph_rag.stores.milvus_filters import (
     passes,
 )
 from llama_index_graph_rag.stores.snapshot_reader import SnapshotReader
+from llama_index_graph_rag.stores.vector_copy import Kind, VectorCopy
 
 if TYPE_CHECKING:
     from llama_index_graph_rag.stores.milvus_meta import About
 
 MAX_UNFLUSHED = 500
 """Rows on Milvus Lite that may wait unsealed before a search seals them (20 times slower)."""
+MAX_PERMITTED = 16_384
+"""Ids in the filter of one search; more are searched in parts."""
 MAX_FILTERS = 64
 """Filters whose permitted passages are remembered."""
 
@@ -86,7 +90,58 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
         limits: Limits = Limits(),  # noqa: B008
         filters: MetadataFilters | None = None,
     ) -> SearchResult:
-        """Return what is nearest to each vector: one Milvus search a kind asked for."""
+        """Return what is nearest to each vector: one Milvus search a kind asked for.
+
+        With a copy of the vectors (FLAT on Milvus Lite) that is searched instead, and Milvus asked
+        for the texts of relations only.
+        """
+        return SearchResult(
+            entities=self._search("entities", entities, limits.entities),
+            relations=self._search("relations", relations, limits.relations),
+            passages=self._search("passages", passages, limits.passages, filters),
+        )
+
+    def _search(
+        self,
+        kind: Kind,
+        vectors: Vectors | None,
+        limit: int,
+        filters: MetadataFilters | None = None,
+    ) -> tuple[Hits, ...]:
+        if vectors is None or not len(vectors):
+            return ()
+        if self.about is None or limit < 1:
+            return (Hits(),) * len(vectors)
+        self._check_search(vectors, limit)
+        if filters is not None and not filters.filters:
+            filters = None
+        if (copy := self._copy) is None:
+            return self._search_milvus(kind, vectors, limit, filters)
+        permitted = self.permitted(filters) if filters else None
+        found = self.connection.call(
+            "search", lambda: copy.nearest(kind, vectors, limit, permitted)
+        )
+        texts = self._texts(copy, kind, [id for hits in found for id in hits.ids])
+        return tuple(replace(hits, texts=tuple(texts[id] for id in hits.ids)) for hits in found)
+
+    @property
+    def _copy(self) -> VectorCopy | None:
+        graph = self._snapshot
+        return None if graph.vectors is None else VectorCopy(graph, graph.vectors)
+
+    def _texts(self, copy: VectorCopy, kind: Kind, ids: Sequence[str]) -> dict[str, str]:
+        if kind == "entities":
+            rows = copy.graph.entity_rows(ids)
+            return dict(zip(ids, copy.graph.entity_names.take(rows)))
+        if kind == "passages":
+            return dict.fromkeys(ids, "")
+        found = self.connection.get(self.collections.relations, ids, ["id", "text"])
+        # One that is deleted meanwhile has no text any more.
+        return {**dict.fromkeys(ids, ""), **{str(row["id"]): str(row["text"]) for row in found}}
+
+    def _search_milvus(
+        self, kind: Kind, vectors: Vectors, limit: int, filters: MetadataFilters | None
+    ) -> tuple[Hits, ...]:
         slow = self.connection.is_lite and self._unflushed >= MAX_UNFLUSHED
         # A reader does not wait for who is writing just now.
         if slow and self._lock.acquire(blocking=False):
@@ -94,52 +149,44 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
                 self.flush()
             finally:
                 self._lock.release()
-        return SearchResult(
-            entities=self._search(self.collections.entities, entities, limits.entities),
-            relations=self._search(self.collections.relations, relations, limits.relations),
-            passages=self._search_passages(passages, limits.passages, filters),
-        )
-
-    def _search_passages(
-        self, vectors: Vectors | None, limit: int, filters: MetadataFilters | None
-    ) -> tuple[Hits, ...]:
-        collection = self.collections.passages
-        if vectors is None or filters is None or not filters.filters:
-            return self._search(collection, vectors, limit)
+        if filters is None:
+            return self._ask(kind, vectors, limit)
         if where := filters_expression(filters):
-            return self._search(collection, vectors, limit, where)
+            return self._ask(kind, vectors, limit, where)
         found = [
-            self._search(collection, vectors, limit, ids_expression(part))
-            for part in parts(sorted(self.permitted(filters)), MAX_WINDOW)
+            self._ask(kind, vectors, limit, ids_expression(part))
+            for part in parts(sorted(self.permitted(filters)), MAX_PERMITTED)
         ]
         return tuple(merged(hits, limit) for hits in zip(*found)) or (Hits(),) * len(vectors)
 
-    def _search(
-        self, collection: str, vectors: Vectors | None, limit: int, where: str = ""
-    ) -> tuple[Hits, ...]:
-        if vectors is None or not len(vectors):
-            return ()
-        if self.about is None or limit < 1:
-            return (Hits(),) * len(vectors)
-        if vectors.shape[1:] != (self.about.dimension,):
-            raise StoreError(
-                f"the query's embeddings have the shape {vectors.shape}, {self!r} has "
-                f"{self.about.dimension} dimensions; use the model that the index was built with: "
-                f"{self.about.embedding_model!r}"
-            )
-        if not np.isfinite(vectors).all():
-            raise GraphRAGValueError("the query's embedding holds a NaN or an infinity")
-        if self.about.metric == "IP":  # of unit vectors it is the cosine
+    def _ask(self, kind: Kind, vectors: Vectors, limit: int, where: str = "") -> tuple[Hits, ...]:
+        metric = self._opened.metric
+        if metric == "IP":  # of unit vectors it is the cosine
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             vectors = vectors / np.where(lengths > 0, lengths, np.float32(1))
         return self.connection.search(
-            collection,
+            getattr(self.collections, kind),
             vectors,
             limit=limit,
-            metric=self.about.metric,
-            text=collection != self.collections.passages,
+            metric=metric,
+            text=kind != "passages",
             where=where,
         )
+
+    def _check_search(self, vectors: Vectors, limit: int) -> None:
+        about = self._opened
+        if limit > MAX_WINDOW:
+            raise GraphRAGValueError(
+                f"{limit:,} hits are asked for, Milvus gives at most {MAX_WINDOW:,}; ask for fewer"
+            )
+        if vectors.shape[1:] != (about.dimension,):
+            raise StoreError(
+                f"the query's embeddings have the shape {vectors.shape}, {self!r} has "
+                f"{about.dimension} dimensions; use the model that the index was built with: "
+                f"{about.embedding_model!r}"
+            )
+        if not np.isfinite(vectors).all():
+            raise GraphRAGValueError("the query's embedding holds a NaN or an infinity")
 
     def permitted(self, filters: MetadataFilters) -> frozenset[str]:
         """Return the ids of the passages that pass `filters`; kept until the graph changes.
@@ -177,20 +224,21 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
     def get_vectors(
         self, *, entities: Sequence[str] = (), relations: Sequence[str] = ()
     ) -> tuple[Mapping[str, Vectors], Mapping[str, Vectors]]:
-        """Return the embeddings of these entities and relations by id, one query a kind."""
-        return (
-            self._vectors(self.collections.entities, entities),
-            self._vectors(self.collections.relations, relations),
-        )
+        """Return the embeddings of these entities and relations by id, at most a query a kind."""
+        return self._vectors("entities", entities), self._vectors("relations", relations)
 
     def passage_vectors(self, ids: Sequence[str]) -> Mapping[str, Vectors]:
         """Return the embeddings of these passages by id."""
-        return self._vectors(self.collections.passages, ids)
+        return self._vectors("passages", ids)
 
-    def _vectors(self, collection: str, ids: Sequence[str]) -> dict[str, Vectors]:
+    def _vectors(self, kind: Kind, ids: Sequence[str]) -> dict[str, Vectors]:
         if not self.exists:
             return {}
-        rows = self.connection.get(collection, ids, ["id", "embedding"])
+        copy = self._copy
+        return self._stored_vectors(kind, ids) if copy is None else copy.by_id(kind, ids)
+
+    def _stored_vectors(self, kind: Kind, ids: Sequence[str]) -> dict[str, Vectors]:
+        rows = self.connection.get(getattr(self.collections, kind), ids, ["id", "embedding"])
         return {str(row["id"]): np.asarray(row["embedding"], dtype=np.float32) for row in rows}
 
     def scan_passages(self) -> Iterator[list[PassageKey]]:

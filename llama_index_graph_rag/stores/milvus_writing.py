@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from llama_index_graph_rag.graph.adjacency import Rows
-from llama_index_graph_rag.graph.snapshot import EntityKey, RelationKey
 from llama_index_graph_rag.stores import milvus_layout as layout
 from llama_index_graph_rag.stores.base import Batch, PassageRow, StaleBatchError
 from llama_index_graph_rag.stores.milvus_connection import MAX_IDS, parts
@@ -78,12 +77,9 @@ class MilvusWriting(MilvusReading):
                     self.connection.write(collection, list(rows.values()))
                     self._count(len(rows))
                 self._snapshot = self._snapshot.with_changes(
-                    entities=[EntityKey(row.id, row.text) for row in batch.entities],
-                    relations=[
-                        RelationKey(row.id, row.subject_id, row.object_id)
-                        for row in batch.relations
-                    ],
-                    passages=[layout.passage_key(row) for row in passages.values()],
+                    entities=map(layout.entity_key, entities.values()),
+                    relations=map(layout.relation_key, relations.values()),
+                    passages=map(layout.passage_key, passages.values()),
                 )
                 if replaces and self.connection.is_lite:
                     self._remove_orphans()

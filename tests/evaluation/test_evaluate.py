@@ -65,7 +65,7 @@ class Traced(Fixed):
 
     def retrieve_with_trace(self, query: str) -> tuple[list[NodeWithScore], RetrievalTrace]:
         trace = RetrievalTrace(query)
-        trace.calls.update({"milvus.search": 2, "llm": query == "d"})
+        trace.calls.update({"store.search": 2, "llm": query == "d"})
         trace.tokens["prompt"] = len(query)
         trace.milliseconds["recall"] = 3.0 * len(query)
         return self.retrieve(query), trace
@@ -125,7 +125,7 @@ def test_difference_is_paired() -> None:
 
 def test_calls_and_tokens_from_the_trace() -> None:
     report = evaluate(Traced("ab"), DATASET)
-    assert report.calls_per_query() == {"llm": 0.25, "milvus.search": 2}
+    assert report.calls_per_query() == {"llm": 0.25, "store.search": 2}
     assert report.tokens_per_query() == {"prompt": 2}
     assert report.stage_milliseconds() == {"recall": 6}
     assert evaluate(Fixed("ab"), DATASET).calls_per_query() == {}

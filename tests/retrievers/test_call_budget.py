@@ -59,10 +59,25 @@ def index(tmp_path_factory):
         demo.triplets,
         uri=tmp_path_factory.mktemp("budget") / "demo.db",
         embed_model=Words(embed_batch_size=1000),
+        index_config={"index_type": "HNSW", "params": {"M": 16, "efConstruction": 200}},
     )
+    count_calls(index)
+    yield index
+    index.close()
+
+
+def count_calls(index: GraphRAGIndex) -> None:
     client = index.store.connection.client
     for name in ("search", "query", "get", "hybrid_search", "upsert", "insert", "delete"):
         setattr(client, name, counted(name, getattr(client, name)))
+
+
+@pytest.fixture
+def index_with_copy(tmp_path):
+    """An index that searches a copy of the vectors, as Milvus Lite does by default."""
+    demo, uri = load_demo(), tmp_path / "demo.db"
+    index = GraphRAGIndex.from_triplets(demo.nodes, demo.triplets, uri=uri, embed_model=Words())
+    count_calls(index)
     yield index
     index.close()
 
@@ -98,10 +113,10 @@ class Costs:
         seen = Counter(COUNTS)
         seen["llm"] = sum(len(llm.calls) for llm in llms) - before
         told = trace.calls
-        assert told["milvus.search"] == seen["search"]
+        assert told["store.search"] == seen["search"]
         assert told["embedding"] == seen["embedding"]
         assert told["llm"] == seen["llm"]
-        assert told["milvus.get"] == seen["query"] - self.of_filters
+        assert told["store.get"] == seen["query"] - self.of_filters
         return {name: count for name, count in seen.items() if count}
 
 
@@ -181,6 +196,21 @@ async def test_filters(index, costs, operator) -> None:
     assert await costs.of(retriever) == plus(PLAIN, {"query": 1})
     costs.of_filters = 0
     assert await costs.of(retriever) == PLAIN
+
+
+def test_with_a_copy_of_the_vectors_milvus_gives_texts_and_passages(index_with_copy) -> None:
+    titles = MetadataFilter(key="title", value="", operator="!=")
+    for options in (
+        {},
+        {"ranking": "pagerank"},
+        {"llm": ScriptedLLM(answer)},
+        {"filters": MetadataFilters(filters=[titles])},
+    ):
+        retriever = index_with_copy.as_retriever(**options)
+        retriever.retrieve(QUESTION)  # the filter is remembered
+        COUNTS.clear()
+        assert retriever.retrieve(QUESTION)
+        assert COUNTS == {"query": 2, "embedding": 1}
 
 
 async def test_postprocessors_ask_nothing_of_milvus(index, costs) -> None:

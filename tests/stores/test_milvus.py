@@ -41,6 +41,8 @@ on_a_server = pytest.mark.skipif(
     not URL, reason="needs GRAPH_RAG_MILVUS_URL, see tests/servers/README.md"
 )
 
+HNSW = {"index_type": "HNSW", "params": {"M": 16, "efConstruction": 200}}
+
 
 def created(uri, **options) -> MilvusGraphStore:
     store = MilvusGraphStore(uri, **options)
@@ -103,6 +105,14 @@ class TestIndexOnLite(Lite, Index):
     pass
 
 
+class TestIndexOnLiteThatSearches(Index):
+    """With an index of Milvus's, no copy of the vectors is searched."""
+
+    @pytest.fixture(scope="class")
+    def place(self, tmp_path_factory):
+        return {"uri": tmp_path_factory.mktemp("lite") / "index.db", "index_config": HNSW}
+
+
 class TestReaderOnLite(Lite, Reader):
     pass
 
@@ -144,6 +154,14 @@ class TestReaderOnServer(Server, Reader):
 @pytest.fixture
 def lite(tmp_path):
     store = created(tmp_path / "index.db")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def searching(tmp_path):
+    """Lite with an index of Milvus's, which is searched instead of a copy of the vectors."""
+    store = created(tmp_path / "searching.db", index_config=HNSW)
     yield store
     store.close()
 
@@ -420,7 +438,7 @@ def test_kept_matrices_open_without_a_scan_and_damaged_ones_are_read_again(lite,
         MilvusGraphStore(path).close()
     finally:
         MilvusGraphStore._scanned = scanned
-    (kept,) = [file for file in (tmp_path / "index.db.matrices").rglob("*") if file.is_file()]
+    (kept,) = (tmp_path / "index.db.matrices").rglob("*.npz")
     content = bytearray(kept.read_bytes())
     content[len(content) // 2] ^= 255
     kept.write_bytes(bytes(content))
@@ -571,8 +589,9 @@ def test_more_hits_than_milvus_gives_are_an_error(lite):
         lite.search(passages=vectors("a"), limits=Limits(passages=20_000))
 
 
-def test_no_passage_is_lost_where_more_are_permitted_than_one_filter_names(lite, monkeypatch):
-    monkeypatch.setattr("llama_index_graph_rag.stores.milvus_reading.MAX_WINDOW", 2)
+def test_no_passage_is_lost_where_more_are_permitted_than_one_filter_names(searching, monkeypatch):
+    lite = searching
+    monkeypatch.setattr("llama_index_graph_rag.stores.milvus_reading.MAX_PERMITTED", 2)
     lite.upsert(batch(*(passage_row(id, text=f"text {id}", tags=[id]) for id in "abcdefg")))
     some = MetadataFilters(filters=[MetadataFilter(key="tags", value=list("bdfg"), operator="any")])
     asked = vectors("text g", "text b")
@@ -619,3 +638,80 @@ def test_no_secret_is_told():
 def test_no_secret_is_in_a_repr(lite):
     lite.connection.token = "token-of-mine"
     assert "token-of-mine" not in f"{lite!r} {lite.connection!r}"
+
+
+# --- the copy of the vectors -------------------------------------------------------------------
+
+
+def kinds_of(vectors):
+    return {"entities": vectors, "relations": vectors, "passages": vectors}
+
+
+def test_the_copy_finds_what_milvus_finds(lite):
+    rows = [passage_row(f"p{n}", (f"A{n}", "knows", f"B{n % 7}"), text=f"t {n}") for n in range(40)]
+    for start in range(0, 40, 9):
+        lite.upsert(batch(*rows[start : start + 9]))
+    lite.upsert(batch(passage_row("p3", ("A3", "left", "B1"), text="other words")))
+    lite.delete_passages(["p5", "p6"])
+    asked = vectors("t 1", "A3 left B1", "B2")
+    limits = Limits(8, 8, 8)
+    copied = lite.search(**kinds_of(asked), limits=limits)
+    for kind in ("entities", "relations", "passages"):
+        for one, other in zip(
+            getattr(copied, kind), lite._search_milvus(kind, asked, 40, None), strict=True
+        ):
+            assert len(one.ids) == 8
+            near = dict(zip(other.ids, other.similarities))
+            assert [near[id] for id in one.ids] == pytest.approx(one.similarities, abs=1e-5)
+            assert one.similarities == pytest.approx(other.similarities[:8], abs=1e-5)
+    ids = {
+        "entities": copied.entities[0].ids,
+        "relations": copied.relations[0].ids,
+        "passages": ["p3", "no"],
+    }
+    for kind, of_kind in ids.items():
+        stored, found = lite._stored_vectors(kind, of_kind), lite._vectors(kind, of_kind)
+        assert stored.keys() == found.keys()
+        assert all((stored[id] == found[id]).all() for id in stored)
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the matrices", "a chunk", "half a chunk"])
+def test_a_reopened_index_has_the_copy_again(lite, tmp_path, lost):
+    for n in range(30):
+        triplet = (f"A{n}", "knows", f"B{n % 7}")
+        lite.upsert(batch(passage_row(f"p{n}", triplet, text=f"t {n}")))
+    lite.delete_passages(["p7"])
+    asked = vectors("t 1", "A3 left B1", "B2")
+    before = lite.search(**kinds_of(asked))
+    lite.close()
+    files = sorted((tmp_path / "index.db.matrices").rglob("*.npy"))
+    assert files
+    if lost == "the matrices":
+        next((tmp_path / "index.db.matrices").rglob("*.npz")).unlink()
+    elif lost == "a chunk":
+        files[0].unlink()
+    elif lost == "half a chunk":
+        files[0].write_bytes(files[0].read_bytes()[:-8])
+    store = MilvusGraphStore(tmp_path / "index.db")
+    assert store.search(**kinds_of(asked)) == before
+    store.upsert(batch(passage_row("new", text="t 1")))
+    assert store.search(passages=vectors("t 1")).passages[0].ids[:2] == ("new", "p1")
+    store.close()
+    left = {file.name for file in (tmp_path / "index.db.matrices").rglob("*.npy")}
+    assert len(left) <= 3 * 6  # a logarithm of their number, none that is not needed
+    store = MilvusGraphStore(tmp_path / "index.db")
+    assert store.search(passages=vectors("t 1")).passages[0].ids[:2] == ("new", "p1")
+    store.close()
+
+
+def test_equal_passages_come_in_one_order_however_they_came(tmp_path):
+    rows = [passage_row(f"p{n}", text="the same words") for n in range(60)]
+    asked, found = vectors("the same"), []
+    for name, size in (("one.db", 60), ("steps.db", 7), ("single.db", 1)):
+        store = created(tmp_path / name)
+        for start in range(0, 60, size):
+            store.upsert(batch(*rows[start : start + size]))
+        found.append(store.search(passages=asked, limits=Limits(passages=5)))
+        store.close()
+    assert found[0] == found[1] == found[2]
+    assert found[0].passages[0].ids == ("p0", "p1", "p10", "p11", "p12")
