@@ -59,7 +59,7 @@ class GraphRAGRetriever(GraphStoreRetriever):
     relation_top_k, passage_top_k
         Hits of the question from which the ranking starts. Default 50 and 100, which is what the
         default ranking uses: for more, give a ranking that looks further too, such as
-        ``HopWalk(passage_top_k=500)``. Milvus Lite takes about 0.1 ms a hit.
+        ``HopWalk(passage_top_k=500)``.
     entity_similarity_cutoff, relation_similarity_cutoff
         Only hits strictly above it count. Default None: all.
     max_candidates
@@ -88,7 +88,9 @@ max_expanded_relations, max_passages_per_relation
     for besides (the default one: one more search and two gets of vectors); one embedding and one
     search more where the question names entities that the graph does not know; one LLM call with
     a reranker, and one get of vectors for what it is shown with ``candidates="coverage"``; one
-    more LLM call with `LLMEntityExtractor`; with filters, one query the first time.
+    more LLM call with `LLMEntityExtractor`; with filters, one query the first time. Where the store
+    holds a copy of the vectors (`MilvusGraphStore` on Milvus Lite), searches and vectors cost no
+    call: two gets are left, one of the texts of relations and one of passages.
 
     Examples
     --------
