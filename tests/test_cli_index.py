@@ -97,6 +97,15 @@ def test_an_estimate_calls_nobody(folder, server, capsys) -> None:
     assert (code, cost["llm_calls"], cost["chunks"]) == (0, 2, 2)
     assert cost["money"] >= cost["prompt_tokens"]
     assert not server.requests
+    assert not Path("x.db").exists()
+    (folder / "latin.txt").write_bytes("Müller".encode("latin-1"))
+    code, out, err = run(
+        capsys, "index", "texts", "--uri", "x.db", "--estimate", "--api-base", server.api_base
+    )
+    assert code == 0
+    assert "llm calls 2" in out
+    assert "money" not in out
+    assert "latin.txt" in err
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,20 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from llama_index_graph_rag.cli.opening import open_index
-from llama_index_graph_rag.cli.output import print_counts, print_json
+from llama_index_graph_rag.cli.opening import is_missing, open_index
+from llama_index_graph_rag.cli.output import print_counts
 from llama_index_graph_rag.errors import GraphRAGError, GraphRAGValueError
 
 if TYPE_CHECKING:
     from llama_index.core.schema import Document, TransformComponent
+
+    from llama_index_graph_rag.index import GraphRAGIndex
 
 
 class IndexingFailedError(GraphRAGError):
@@ -31,22 +35,11 @@ def index(arguments: argparse.Namespace) -> None:
         If files could not be read or the LLM failed on passages; running again retries those.
     """
     documents, unreadable = read_files(arguments.paths)
-    with open_index(
-        arguments,
-        with_model=True,
-        create=True,
-        triplet_extractor=_extractor(arguments),
-        num_workers=arguments.workers,
-        show_progress=not arguments.json,
-    ) as opened:
-        if arguments.estimate:
-            prices = {
-                f"price_per_million_{kind}": value
-                for kind in ("input", "output", "embedding")
-                if (value := getattr(arguments, f"price_{kind}")) is not None
-            }
-            print_json(asdict(opened.estimate(documents, **prices)))
-            return
+    if arguments.estimate:
+        print_counts(_estimate(arguments, documents), as_json=arguments.json)
+        _say_failed(unreadable)
+        return
+    with _opened(arguments) as opened:
         changed = opened.refresh_ref_docs(documents)
         report = opened.report
         gone = _gone(arguments.paths, opened.ref_doc_info)
@@ -76,13 +69,45 @@ def index(arguments: argparse.Namespace) -> None:
             file=sys.stderr,
         )
     failed = [*unreadable, *(f"{item.node_id}: {item.reason}" for item in report.failures)]
-    for line in failed:
-        print(f"failed: {line}", file=sys.stderr)
+    _say_failed(failed)
     if failed:
         raise IndexingFailedError(
             f"{len(failed)} files or passages failed (listed above), all others are indexed; run "
             "the same command again to retry them"
         )
+
+
+def _say_failed(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(f"failed: {line}", file=sys.stderr)
+
+
+def _opened(arguments: argparse.Namespace) -> AbstractContextManager[GraphRAGIndex]:
+    return open_index(
+        arguments,
+        with_model=True,
+        create=True,
+        triplet_extractor=_extractor(arguments),
+        num_workers=arguments.workers,
+        show_progress=not arguments.json,
+    )
+
+
+def _estimate(
+    arguments: argparse.Namespace, documents: Sequence[Document]
+) -> dict[str, float | None]:
+    """Return what indexing would cost; where there is no index yet, none is left behind."""
+    prices = {
+        f"price_per_million_{kind}": value
+        for kind in ("input", "output", "embedding")
+        if (value := getattr(arguments, f"price_{kind}")) is not None
+    }
+    with TemporaryDirectory() as folder:
+        place = argparse.Namespace(**vars(arguments))
+        if is_missing(arguments.uri):
+            place.uri = str(Path(folder) / "empty.db")
+        with _opened(place) as opened:
+            return asdict(opened.estimate(documents, **prices))
 
 
 def read_files(paths: Sequence[str]) -> tuple[list[Document], list[str]]:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from llama_index_graph_rag.index import GraphRAGIndex
 
 
+def is_missing(uri: str) -> bool:
+    """Return whether the URI is a Milvus Lite path at which there is nothing."""
+    return "://" not in uri and uri.endswith(".db") and not Path(uri).expanduser().exists()
+
+
 @contextmanager
 def open_index(
     arguments: argparse.Namespace,
@@ -45,7 +50,7 @@ def open_index(
     from llama_index_graph_rag.stores.milvus import MilvusGraphStore
 
     remedy = f"build one with `llama-graph-rag index PATHS --uri {arguments.uri}`, or check --uri"
-    if not create and arguments.uri.endswith(".db") and not Path(arguments.uri).exists():
+    if not create and is_missing(arguments.uri):
         raise GraphRAGValueError(f"there is no index at {arguments.uri}; {remedy}")
     store = MilvusGraphStore(
         arguments.uri, token=arguments.token, collection_prefix=arguments.prefix

@@ -16,13 +16,14 @@ def print_json(value: object) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def print_counts(counts: Mapping[str, float], *, as_json: bool) -> None:
-    """Print names and numbers."""
+def print_counts(counts: Mapping[str, float | None], *, as_json: bool) -> None:
+    """Print names and numbers; to people only those that are known."""
     if as_json:
         print_json(dict(counts))
         return
     for name, count in counts.items():
-        print(f"{name.replace('_', ' '):>22} {count:,}")
+        if count is not None:
+            print(f"{name.replace('_', ' '):>22} {count:,}")
 
 
 def print_passages(
