@@ -21,27 +21,27 @@ from llama_index_graph_rag.graph.snapshot import GraphSnapshot
 from llama_index_graph_rag.stores import milvus_connection
 from llama_index_graph_rag.stores.base import Batch, Limits
 from llama_index_graph_rag.stores.milvus import MilvusGraphStore
-from llama_index_graph_rag.testing.graph_index_store import (
+from llama_index_graph_rag.testing.graph_index_store import GraphIndexStoreSuite
+from llama_index_graph_rag.testing.graph_reader import GraphReaderSuite
+from llama_index_graph_rag.testing.toy_graphs import TOY_GRAPHS
+from llama_index_graph_rag.testing.toy_rows import (
     DIMENSION,
     EULER,
     MODEL,
     PROBE,
-    GraphIndexStoreSuite,
     batch,
     empty,
     passage_row,
     toy_batch,
     vectors,
 )
-from llama_index_graph_rag.testing.graph_reader import GraphReaderSuite
-from llama_index_graph_rag.testing.toy_graphs import TOY_GRAPHS
 
 URL = os.environ.get("GRAPH_RAG_MILVUS_URL", "")
 on_a_server = pytest.mark.skipif(
     not URL, reason="needs GRAPH_RAG_MILVUS_URL, see tests/servers/README.md"
 )
 
-HNSW = {"index_type": "HNSW", "params": {"M": 16, "efConstruction": 200}}
+IVF = {"index_type": "IVF_FLAT", "params": {"nlist": 1}}  # as exact as FLAT
 
 
 def created(uri, **options) -> MilvusGraphStore:
@@ -110,7 +110,7 @@ class TestIndexOnLiteThatSearches(Index):
 
     @pytest.fixture(scope="class")
     def place(self, tmp_path_factory):
-        return {"uri": tmp_path_factory.mktemp("lite") / "index.db", "index_config": HNSW}
+        return {"uri": tmp_path_factory.mktemp("lite") / "index.db", "index_config": IVF}
 
 
 class TestReaderOnLite(Lite, Reader):
@@ -161,7 +161,7 @@ def lite(tmp_path):
 @pytest.fixture
 def searching(tmp_path):
     """Lite with an index of Milvus's, which is searched instead of a copy of the vectors."""
-    store = created(tmp_path / "searching.db", index_config=HNSW)
+    store = created(tmp_path / "searching.db", index_config=IVF)
     yield store
     store.close()
 
@@ -170,7 +170,7 @@ CHILD = """
 import os, sys
 from pathlib import Path
 from llama_index_graph_rag.stores.milvus import MilvusGraphStore
-from llama_index_graph_rag.testing.graph_index_store import batch, passage_row, vectors
+from llama_index_graph_rag.testing.toy_rows import batch, passage_row, vectors
 
 folder = Path(sys.argv[1])
 try:

@@ -23,9 +23,9 @@ from llama_index_graph_rag.stores.milvus_filters import (
     passes,
     quote,
 )
-from llama_index_graph_rag.testing.graph_index_store import (
+from llama_index_graph_rag.testing.graph_index_store import ODD_IDS
+from llama_index_graph_rag.testing.toy_rows import (
     DIMENSION,
-    ODD_IDS,
     batch,
     passage_row,
 )
