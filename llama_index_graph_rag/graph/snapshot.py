@@ -393,13 +393,13 @@ class GraphSnapshot:
             KeyTable(self.relations.take(relations)),
             passages,
             self.dangling,
-            self.vectors and self.vectors.taken(entities, relations, rows),
+            self.vectors and self.vectors.reordered(entities, relations, rows),
         )
 
     # --- on disk ---
 
     def save(self, folder: str | Path, *, version: str = "") -> None:
-        """Write the graph to `folder` as one file, whole or not at all.
+        """Write the graph to `folder`, whole or not at all; vectors in files of their own.
 
         Parameters
         ----------
@@ -418,8 +418,9 @@ class GraphSnapshot:
         -------
         GraphSnapshot or None
             None if there is none, if it has another `version` (where one is asked for) or
-            another format, or if the file is damaged (every array carries a checksum), which is
-            logged: read the store again.
+            another format, or if a file is missing or damaged, which is logged: read the store
+            again. Every array carries a checksum; of vectors, which are mapped into memory, only
+            the shapes are checked.
         """
         return snapshot_file.load(folder, version)
 

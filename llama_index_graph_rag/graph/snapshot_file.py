@@ -1,7 +1,7 @@
 """A snapshot on disk: written whole or not at all, read only if it is whole.
 
-Its vectors lie beside it, a file a chunk, mapped into memory and written once: what grows is
-appended, however large the rest.
+Its vectors lie beside it, a file a chunk, written once and mapped into memory: to save what was
+added costs what was added, however large the rest.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,8 @@ logger = logging.getLogger("llama_index_graph_rag")
 FILE_NAME = "graph-snapshot.npz"
 _FORMAT = 2
 _CHUNKS = "vectors-*.npy"
+_ABANDONED = 3600.0
+"""Seconds after which nobody is writing a temporary file any more."""
 
 Arrays = dict[str, NDArray[Any]]
 Header = dict[str, Any]
@@ -43,7 +46,8 @@ def save(graph: GraphSnapshot, folder: str | Path, version: str) -> None:
     target.mkdir(parents=True, exist_ok=True)
     graph = graph.merged()
     chunks = {
-        kind: [chunk.name for chunk in table.chunks] for kind, table in _tables(graph).items()
+        kind: [(chunk.name, len(chunk)) for chunk in table.chunks]
+        for kind, table in _tables(graph).items()
     }
     header = {
         "format": _FORMAT,
@@ -62,11 +66,17 @@ def save(graph: GraphSnapshot, folder: str | Path, version: str) -> None:
             if not path.exists():
                 _write(path, partial(np.save, arr=chunk.vectors))
     _write(target / FILE_NAME, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
-    for path in set(target.glob(_CHUNKS)) - named:
+    for path in set(target.glob(_CHUNKS)) - named | _abandoned(target):
         try:
-            path.unlink()
+            path.unlink(missing_ok=True)
         except OSError as error:  # Windows keeps what is mapped; the next time it will go
             logger.debug("%s is not needed any more and stays: %s", path, error)
+
+
+def _abandoned(folder: Path) -> set[Path]:
+    """Return what processes that died were writing; a younger file may yet be renamed."""
+    young = time.time() - _ABANDONED
+    return {path for path in folder.glob("*.part") if path.stat().st_mtime < young}
 
 
 def _write(path: Path, write: Callable[[IO[bytes]], None]) -> None:
@@ -112,11 +122,18 @@ def load(folder: str | Path, version: str | None) -> GraphSnapshot | None:
 
 
 def _mapped(folder: Path, header: Header, arrays: Arrays) -> VectorTables:
-    tables = {}
-    for kind, names in header["chunks"].items():
-        chunks = [Chunk(np.load(_chunk_path(folder, name), mmap_mode="r"), name) for name in names]
-        tables[kind] = VectorTable(header["dimension"], tuple(chunks), arrays[f"{kind}.places"])
+    dimension, tables = header["dimension"], {}
+    for kind, chunks in header["chunks"].items():
+        found = tuple(_chunk(_chunk_path(folder, name), name, (n, dimension)) for name, n in chunks)
+        tables[kind] = VectorTable(dimension, found, arrays[f"{kind}.places"])
     return VectorTables(**tables)
+
+
+def _chunk(path: Path, name: str, shape: tuple[int, int]) -> Chunk:
+    vectors = np.load(path, mmap_mode="r")
+    if vectors.dtype != np.float32 or vectors.shape != shape:
+        raise ValueError(f"{path.name} holds {vectors.dtype} of shape {vectors.shape}")
+    return Chunk(vectors, name)
 
 
 def _taken_apart(graph: GraphSnapshot) -> Arrays:

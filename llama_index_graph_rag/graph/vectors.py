@@ -21,7 +21,7 @@ _BLOCK = 4_096
 _MOST_SCORES = 2**24
 """Similarities kept at once: with more vectors, fewer questions are answered together."""
 _ROUNDING = np.float32(1e-4)
-"""More than what single precision can be off in a cosine."""
+"""More than what single precision is off in a cosine, in practice."""
 
 
 class Chunk:
@@ -41,7 +41,9 @@ class Chunk:
     def lengths(self) -> NDArray[np.float32]:
         """Length of each vector, 1 for zeros, shape (n,)."""
         squares = np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64)
-        return np.sqrt(np.where(squares > 0, squares, 1.0)).astype(np.float32)
+        lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
+        longest = float(np.finfo(np.float32).max)
+        return np.clip(lengths, None, longest).astype(np.float32)
 
 
 class VectorTable:
@@ -63,7 +65,7 @@ class VectorTable:
     Examples
     --------
     >>> table = VectorTable(2).appended(np.array([[1, 0], [0, 2], [3, 3]], dtype=np.float32))
-    >>> rows, similarities = table.taken(row_array([2, 1])).nearest(
+    >>> rows, similarities = table.reordered(row_array([2, 1])).nearest(
     ...     np.array([[0, 1]], dtype=np.float32), 1
     ... )[0]
     >>> rows.tolist(), similarities.tolist()
@@ -97,7 +99,7 @@ class VectorTable:
         places = np.arange(self.n_places, self.n_places + len(vectors), dtype=np.int32)
         return VectorTable(self.dimension, tuple(chunks), np.concatenate([self.places, places]))
 
-    def taken(self, rows: Rows) -> VectorTable:
+    def reordered(self, rows: Rows) -> VectorTable:
         """Return a table of these rows alone, in this order."""
         if 2 * len(rows) >= self.n_places:
             return VectorTable(self.dimension, self.chunks, self.places[rows])
@@ -117,7 +119,8 @@ class VectorTable:
     ) -> list[tuple[Rows, NDArray[np.float32]]]:
         """Return the rows nearest to each of some vectors by cosine, in no order.
 
-        Every vector is compared: the cost is that of a matrix product of `n_places` rows.
+        Every vector is compared: the cost is that of a matrix product of `n_places` rows, and of
+        more for rows that tie.
 
         Parameters
         ----------
@@ -169,7 +172,8 @@ class VectorTable:
         for chunk, start, end in self._spans():
             np.matmul(chunk.vectors, units.T, out=scores[start:end])
             scores[start:end] /= chunk.lengths[:, None]
-        return scores
+        # Of a vector whose length is beyond single precision.
+        return np.nan_to_num(scores, copy=False)
 
     def _cosines(self, rows: Rows, unit: NDArray[np.float64]) -> NDArray[np.float32]:
         parts = [np.empty(0)]
@@ -201,20 +205,21 @@ class VectorTables(NamedTuple):
         Raises
         ------
         GraphRAGValueError
-            If a vector is None.
+            If a vector is None or of another dimension.
         """
         tables = self._asdict()
         for kind, vectors in added.items():
-            if any(vector is None for vector in vectors):
+            table = tables[kind]
+            if any(vector is None or vector.shape != (table.dimension,) for vector in vectors):
                 raise GraphRAGValueError(
-                    f"one of {len(vectors)} {kind} comes without a vector, and this graph holds "
-                    "those of all; put it into the key"
+                    f"one of {len(vectors)} {kind} comes without a vector of {table.dimension} "
+                    "dimensions, and this graph holds those of all; put it into the key"
                 )
-            rows = np.array(vectors, dtype=np.float32)
-            tables[kind] = tables[kind].appended(rows.reshape(len(rows), tables[kind].dimension))
+            rows = np.array(vectors, dtype=np.float32).reshape(len(vectors), table.dimension)
+            tables[kind] = table.appended(rows)
         return VectorTables(**tables)
 
-    def taken(self, entities: Rows, relations: Rows, passages: Rows) -> VectorTables:
+    def reordered(self, entities: Rows, relations: Rows, passages: Rows) -> VectorTables:
         """Return tables of these rows alone."""
         rows = (entities, relations, passages)
-        return VectorTables(*(table.taken(kept) for table, kept in zip(self, rows)))
+        return VectorTables(*(table.reordered(kept) for table, kept in zip(self, rows)))

@@ -35,9 +35,10 @@ class MilvusGraphStore(MilvusWriting):
     write to a server: call `refresh` to see the others. It reads all ids and links again where
     others wrote, as does each call that writes: where several processes write, write much at once.
 
-    On Milvus Lite with a FLAT index the vectors are kept beside the matrices too, in files that are
-    mapped into memory (4 bytes a number), and searched there: as exact as Milvus Lite, which visits
-    every row in Python, and many times faster. Another `index_config` has Milvus search.
+    On Milvus Lite with a FLAT index the vectors are kept with the matrices too (4 bytes a number; in
+    memory what this process wrote, in files mapped into memory what was there when it opened), and
+    searched there: as exact as Milvus Lite, which visits every row in Python, and many times
+    faster. Another `index_config` has Milvus search.
 
     Parameters
     ----------
@@ -118,7 +119,8 @@ class MilvusGraphStore(MilvusWriting):
             cache_folder(self.connection, collection_prefix, cache_dir),
         )
         try:
-            self._open()
+            with self._lock:
+                self._open()
         except BaseException:  # interrupted too: the file must not stay locked
             self.connection.close()
             raise
@@ -140,8 +142,13 @@ class MilvusGraphStore(MilvusWriting):
             self.connection.load(name)
         self._meta.sequences = self._meta.read_sequences()
         self._start = self._empty(about.dimension)
-        kept = self._meta.kept_snapshot()
-        self._snapshot = self._scanned() if kept is None else kept
+        news = self._meta.news()
+        if news is not None and news.sequences == self._meta.sequences:
+            self._snapshot = self._meta.take(news)
+        else:
+            kept = self._meta.kept_snapshot()
+            self._snapshot = self._scanned() if kept is None else kept
+            self._meta.publish(self._snapshot)
         self.about = about
 
     def _empty(self, dimension: int) -> GraphSnapshot:
@@ -272,11 +279,16 @@ class MilvusGraphStore(MilvusWriting):
             sequences = self._meta.read_sequences()
             if sequences == self._meta.sequences and not self._torn and not full:
                 return False
+            news = self._meta.news()
+            if news is not None and news.sequences == sequences and not full:
+                self._take(news)
+                return True
             started = time.monotonic()
             self._torn = True  # until all is read: these numbers are of a graph not seen yet
             self._meta.sequences = sequences
             self._snapshot = self._scanned()
             self._torn = False
+            self._meta.publish(self._snapshot)
             now = time.monotonic()
             self._rests_until = now + REST * (now - started)
             return True

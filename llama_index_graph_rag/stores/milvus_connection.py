@@ -32,6 +32,7 @@ _NO_LIMIT = 2**31 - 1
 _lite_guard = threading.Lock()
 _lite_users: Counter[str] = Counter()
 _lite_locks: dict[str, threading.RLock] = {}
+_lite_shared: dict[str, dict[str, object]] = {}
 
 
 class MilvusConnection:
@@ -50,6 +51,8 @@ class MilvusConnection:
         The URI with which to connect, and the same for messages: without a password.
     write_lock
         Held while writing; connections to one Milvus Lite file share it.
+    shared
+        What connections to one Milvus Lite file tell each other, by collection.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class MilvusConnection:
         self.place = re.sub(r"://[^/@]*@", "://***@", self.uri)
         self.token, self.db_name = token, db_name
         self.closed = False
+        self.shared: dict[str, object] = {}
         if self.is_lite:
             _check_place(Path(self.uri))
         with _lite_guard if self.is_lite else nullcontext():
@@ -79,6 +83,7 @@ class MilvusConnection:
             if self.is_lite:
                 _lite_users[self.uri] += 1
                 self.write_lock = _lite_locks.setdefault(self.uri, threading.RLock())
+                self.shared = _lite_shared.setdefault(self.uri, {})
             else:
                 self.write_lock = threading.RLock()
 
@@ -264,6 +269,7 @@ class MilvusConnection:
             if self.is_lite:
                 _lite_users[self.uri] -= 1
                 if not _lite_users[self.uri]:
+                    del _lite_shared[self.uri]
                     from milvus_lite.server_manager import server_manager_instance
 
                     server_manager_instance.release_server(self.uri)

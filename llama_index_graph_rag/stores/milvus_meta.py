@@ -62,6 +62,14 @@ class About:
             )
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Published:
+    """A graph, and the writes that it shows."""
+
+    sequences: dict[str, int]
+    snapshot: GraphSnapshot
+
+
 class MilvusMeta:
     """The meta collection: one row about the index, and a sequence number for each writer.
 
@@ -75,6 +83,7 @@ class MilvusMeta:
         self._cache_dir = cache_dir
         self._writer = f"{_WRITER_ROW}{'local' if connection.is_lite else uuid.uuid4().hex}"
         self._kept = self._index = ""
+        self._published: Published | None = None
         self.sequences: dict[str, int] = {}
 
     def read_about(self) -> About | None:
@@ -121,6 +130,23 @@ class MilvusMeta:
         self._connection.write(
             self._collection, [{"id": id, "value": value, "embedding": [1.0, 0.0]}]
         )
+
+    # --- the graph as another store of this process has it ---
+
+    def publish(self, snapshot: GraphSnapshot) -> None:
+        """Give the graph to the other stores of a Milvus Lite file."""
+        self._published = Published(self.sequences, snapshot)
+        self._connection.shared[self._collection] = self._published
+
+    def news(self) -> Published | None:
+        """Return what another store has published, None if nothing since the last time."""
+        found = self._connection.shared.get(self._collection)
+        return found if isinstance(found, Published) and found is not self._published else None
+
+    def take(self, news: Published) -> GraphSnapshot:
+        """Return the graph of another store and go on from there."""
+        self.sequences, self._published = news.sequences, news
+        return news.snapshot
 
     # --- the matrices kept between runs ---
 

@@ -41,7 +41,7 @@ from llama_index_graph_rag.stores.snapshot_reader import SnapshotReader
 from llama_index_graph_rag.stores.vector_copy import Kind, VectorCopy
 
 if TYPE_CHECKING:
-    from llama_index_graph_rag.stores.milvus_meta import About
+    from llama_index_graph_rag.stores.milvus_meta import About, MilvusMeta, Published
 
 MAX_UNFLUSHED = 500
 """Rows on Milvus Lite that may wait unsealed before a search seals them (20 times slower)."""
@@ -58,7 +58,9 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
     connection: MilvusConnection
     about: About | None
     _lock: RLock
+    _meta: MilvusMeta
     _snapshot: GraphSnapshot
+    _torn: bool
     _unflushed: int
 
     def __init__(self) -> None:
@@ -90,11 +92,12 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
         limits: Limits = Limits(),  # noqa: B008
         filters: MetadataFilters | None = None,
     ) -> SearchResult:
-        """Return what is nearest to each vector: one Milvus search a kind asked for.
+        """Return what is nearest to each vector.
 
-        With a copy of the vectors (FLAT on Milvus Lite) that is searched instead, and Milvus asked
-        for the texts of relations only.
+        One Milvus search a kind asked for. With a copy of the vectors (FLAT on Milvus Lite) that is
+        searched instead, and Milvus is asked for the texts of relations only.
         """
+        self._hear()
         return SearchResult(
             entities=self._search("entities", entities, limits.entities),
             relations=self._search("relations", relations, limits.relations),
@@ -123,6 +126,21 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
         )
         texts = self._texts(copy, kind, [id for hits in found for id in hits.ids])
         return tuple(replace(hits, texts=tuple(texts[id] for id in hits.ids)) for hits in found)
+
+    def _hear(self) -> None:
+        """Go on with the graph of another store of this file, if it wrote."""
+        # A reader does not wait for who is writing just now.
+        if not self.exists or not self._meta.news() or not self._lock.acquire(blocking=False):
+            return
+        try:
+            if news := self._meta.news():
+                self._take(news)
+        finally:
+            self._lock.release()
+
+    def _take(self, news: Published) -> None:
+        self._snapshot = self._meta.take(news)
+        self._torn = False
 
     @property
     def _copy(self) -> VectorCopy | None:
@@ -235,7 +253,9 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
         if not self.exists:
             return {}
         copy = self._copy
-        return self._stored_vectors(kind, ids) if copy is None else copy.by_id(kind, ids)
+        if copy is None:
+            return self._stored_vectors(kind, ids)
+        return self.connection.call("read", lambda: copy.by_id(kind, ids))
 
     def _stored_vectors(self, kind: Kind, ids: Sequence[str]) -> dict[str, Vectors]:
         rows = self.connection.get(getattr(self.collections, kind), ids, ["id", "embedding"])

@@ -10,7 +10,6 @@ from llama_index_graph_rag.stores import milvus_layout as layout
 from llama_index_graph_rag.stores.base import Batch, PassageRow, StaleBatchError
 from llama_index_graph_rag.stores.milvus_connection import MAX_IDS, parts
 from llama_index_graph_rag.stores.milvus_filters import ids_expression
-from llama_index_graph_rag.stores.milvus_meta import MilvusMeta
 from llama_index_graph_rag.stores.milvus_reading import MAX_UNFLUSHED, MilvusReading
 
 BULK_ROWS = 10_000
@@ -22,9 +21,7 @@ KEEP_FRACTION = 0.05
 class MilvusWriting(MilvusReading):
     """The half of `MilvusGraphStore` that writes."""
 
-    _meta: MilvusMeta
     _unkept: int
-    _torn: bool
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -33,6 +30,7 @@ class MilvusWriting(MilvusReading):
             self._meta.bump()
             yield
             self._meta.bump()
+            self._meta.publish(self._snapshot)
         except BaseException:
             self._torn = True  # who knows what was written: read it before the next write
             raise
@@ -224,6 +222,7 @@ class MilvusWriting(MilvusReading):
                     self.connection.flush(name)
                 self._unflushed = 0
             if not self._torn and self._unkept >= least_kept:
+                self._snapshot = self._snapshot.merged()
                 self._meta.keep(self._snapshot)
                 self._unkept = 0
 

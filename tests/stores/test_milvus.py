@@ -50,6 +50,12 @@ def created(uri, **options) -> MilvusGraphStore:
     return store
 
 
+def apart(store) -> MilvusGraphStore:
+    """Have a store behave as one of another process, which hears of nothing."""
+    store.connection.shared = {}
+    return store
+
+
 class Index(GraphIndexStoreSuite):
     @pytest.fixture(scope="class")
     def opened(self, place):
@@ -111,6 +117,10 @@ class TestIndexOnLiteThatSearches(Index):
     @pytest.fixture(scope="class")
     def place(self, tmp_path_factory):
         return {"uri": tmp_path_factory.mktemp("lite") / "index.db", "index_config": IVF}
+
+    @pytest.fixture
+    def reopen(self, place, store):
+        return lambda: apart(MilvusGraphStore(**place))
 
 
 class TestReaderOnLite(Lite, Reader):
@@ -381,7 +391,7 @@ def test_a_write_that_fails_half_way_is_read_again(lite, tmp_path, monkeypatch):
 
 
 def test_a_refresh_that_fails_is_done_again(lite, tmp_path, monkeypatch):
-    second = MilvusGraphStore(tmp_path / "index.db")
+    second = apart(MilvusGraphStore(tmp_path / "index.db"))
     second.upsert(batch(passage_row("p1", EULER)))
     with monkeypatch.context() as patch:
         patch.setattr(lite, "scan_relations", lambda: 1 / 0)
@@ -483,7 +493,7 @@ def test_who_asks_does_not_wait_for_who_writes(lite):
 def test_who_asks_does_not_read_all_again_and_again(lite, tmp_path, monkeypatch):
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr("llama_index_graph_rag.stores.milvus.time.monotonic", lambda: next(clock))
-    second = MilvusGraphStore(tmp_path / "index.db")
+    second = apart(MilvusGraphStore(tmp_path / "index.db"))
     outcomes = []
     for n in range(6):
         second.upsert(batch(passage_row(f"p{n}")))
@@ -643,6 +653,46 @@ def test_no_secret_is_in_a_repr(lite):
 # --- the copy of the vectors -------------------------------------------------------------------
 
 
+def test_another_store_of_the_file_sees_what_was_written_without_reading_it(lite, tmp_path):
+    second = MilvusGraphStore(tmp_path / "index.db")
+    scanned = MilvusGraphStore._scanned
+    MilvusGraphStore._scanned = lambda self: pytest.fail("scanned")
+    try:
+        lite.upsert(batch(passage_row("p1", EULER)))
+        assert second.search(passages=vectors("p1")).passages[0].ids == ("p1",)
+        second.upsert(batch(passage_row("p2", EULER)))
+        second.delete_passages(["p1"])
+        assert lite.search(passages=vectors("p1")).passages[0].ids == ("p2",)
+        assert not lite.refresh()
+        third = MilvusGraphStore(tmp_path / "index.db")
+        assert third.stats() == lite.stats()
+        third.close()
+    finally:
+        MilvusGraphStore._scanned = scanned
+    second.close()
+
+
+def test_a_write_of_another_store_that_failed_is_read(lite, tmp_path, monkeypatch):
+    second = MilvusGraphStore(tmp_path / "index.db")
+    lite.upsert(batch(passage_row("p1", EULER)))
+    write, passages = second.connection.write, second.collections.passages
+
+    def failing(collection, rows):
+        write(collection, rows)
+        if collection == passages:
+            raise StoreError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(second.connection, "write", failing)
+        with pytest.raises(StoreError, match="cut off"):
+            second.upsert(batch(passage_row("p2", EULER)))
+    assert lite.search(passages=vectors("p2")).passages[0].ids == ("p1",)
+    assert lite.refresh()
+    for store in (lite, second):
+        assert store.search(passages=vectors("p2")).passages[0].ids == ("p1", "p2")
+    second.close()
+
+
 def kinds_of(vectors):
     return {"entities": vectors, "relations": vectors, "passages": vectors}
 
@@ -652,7 +702,10 @@ def test_the_copy_finds_what_milvus_finds(lite):
     for start in range(0, 40, 9):
         lite.upsert(batch(*rows[start : start + 9]))
     lite.upsert(batch(passage_row("p3", ("A3", "left", "B1"), text="other words")))
+    lite.upsert(batch(passage_row("p40", text="t 1"), passage_row("p41", text="t 2")))
     lite.delete_passages(["p5", "p6"])
+    lite.delete_passages(["p40"])
+    assert lite.snapshot().passages.n_alive < lite.snapshot().n_passages  # dead rows among them
     asked = vectors("t 1", "A3 left B1", "B2")
     limits = Limits(8, 8, 8)
     copied = lite.search(**kinds_of(asked), limits=limits)
@@ -675,7 +728,9 @@ def test_the_copy_finds_what_milvus_finds(lite):
         assert all((stored[id] == found[id]).all() for id in stored)
 
 
-@pytest.mark.parametrize("lost", ["nothing", "the matrices", "a chunk", "half a chunk"])
+@pytest.mark.parametrize(
+    "lost", ["nothing", "the matrices", "a chunk", "half a chunk", "a row", "precision"]
+)
 def test_a_reopened_index_has_the_copy_again(lite, tmp_path, lost):
     for n in range(30):
         triplet = (f"A{n}", "knows", f"B{n % 7}")
@@ -692,6 +747,10 @@ def test_a_reopened_index_has_the_copy_again(lite, tmp_path, lost):
         files[0].unlink()
     elif lost == "half a chunk":
         files[0].write_bytes(files[0].read_bytes()[:-8])
+    elif lost == "a row":
+        np.save(files[0], np.load(files[0])[:-1])
+    elif lost == "precision":
+        np.save(files[0], np.load(files[0]).astype(np.float16))
     store = MilvusGraphStore(tmp_path / "index.db")
     assert store.search(**kinds_of(asked)) == before
     store.upsert(batch(passage_row("new", text="t 1")))
