@@ -35,10 +35,10 @@ class MilvusGraphStore(MilvusWriting):
     write to a server: call `refresh` to see the others. It reads all ids and links again where
     others wrote, as does each call that writes: where several processes write, write much at once.
 
-    On Milvus Lite with a FLAT index the vectors are kept with the matrices too (4 bytes a number; in
-    memory what this process wrote, in files mapped into memory what was there when it opened), and
-    searched there: as exact as Milvus Lite, which visits every row in Python, and many times
-    faster. Another `index_config` has Milvus search.
+    On Milvus Lite with a FLAT index the vectors are kept with the matrices too and searched there:
+    as exact as Milvus Lite, which visits every row in Python, and many times faster. They take 4
+    bytes a number, in memory for what this process wrote, in files mapped into memory for what was
+    there when it opened. Another `index_config` has Milvus search.
 
     Parameters
     ----------
