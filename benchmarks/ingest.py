@@ -33,6 +33,7 @@ from benchmarks.stub_vectors import DIMENSION
 from benchmarks.zipf_triplets import Corpus, StubEmbedding, zipf_corpus
 from llama_index_graph_rag import GraphRAGIndex, GraphRAGRetriever, writing
 from llama_index_graph_rag.stores import milvus_layout as layout
+from llama_index_graph_rag.stores.milvus_columns import Columns, Row
 from llama_index_graph_rag.stores.milvus_connection import MilvusConnection
 from llama_index_graph_rag.testing.scripted_llm import ScriptedLLM
 from llama_index_graph_rag.triplets import Mention
@@ -43,7 +44,7 @@ PREFIX = "graph_rag"
 EMBEDDING = StubEmbedding()
 """Remembers what it embedded: from the second build on it costs nothing, as for raw rows."""
 
-Requests = list[tuple[str, list[layout.Row]]]
+Requests = list[tuple[str, list[Row]]]
 Figures = dict[str, float]
 
 
@@ -67,11 +68,10 @@ def requests_written(corpus: Corpus, folder: Path) -> Requests:
     write = MilvusConnection.write
     names = layout.Collections(PREFIX).with_vectors
 
-    def record(self: MilvusConnection, collection: str, rows: Sequence[layout.Row]) -> None:
+    def record(self: MilvusConnection, collection: str, columns: Columns) -> None:
         if collection in names:
-            parts = layout.request_batches([dict(row) for row in rows])
-            requests.extend((collection, part) for part in parts)
-        write(self, collection, rows)
+            requests.extend((collection, part.rows()) for part in columns.requests())
+        write(self, collection, columns)
 
     with mock.patch.object(MilvusConnection, "write", record):
         build(corpus, str(folder / "recorded.db"))
