@@ -8,8 +8,9 @@ protocol, which is filled here: the one that pymilvus would make of the same row
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,14 +63,13 @@ class Columns:
             None if self.dynamic is None else self.dynamic[part],
         )
 
-    def only(self, ids: Container[str]) -> Columns:
-        """Return the rows with these ids."""
-        places = [place for place, id in enumerate(self.ids) if id in ids]
-        if len(places) == len(self):
+    def only(self, wanted: NDArray[np.bool_]) -> Columns:
+        """Return the rows where `wanted`, shape (n,), is true."""
+        if wanted.all():
             return self
-        texts = {name: [column[at] for at in places] for name, column in self.texts.items()}
-        dynamic = None if self.dynamic is None else [self.dynamic[at] for at in places]
-        return Columns(texts, self.vectors[places], dynamic)
+        texts = {name: list(compress(column, wanted)) for name, column in self.texts.items()}
+        dynamic = None if self.dynamic is None else list(compress(self.dynamic, wanted))
+        return Columns(texts, self.vectors[wanted], dynamic)
 
     def unit(self) -> Columns:
         """Return the rows with embeddings divided by their lengths; zeros stay zeros."""

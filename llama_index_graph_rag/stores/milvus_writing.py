@@ -61,8 +61,8 @@ class MilvusWriting(MilvusReading):
             self._check_references(batch)
             # The spelling first written stays.
             graph = self._snapshot
-            entities = entities.only(_unknown(entities.ids, graph.entity_rows(entities.ids)))
-            relations = relations.only(_unknown(relations.ids, graph.relation_rows(relations.ids)))
+            entities = entities.only(graph.entity_rows(entities.ids) < 0)
+            relations = relations.only(graph.relation_rows(relations.ids) < 0)
             if not (entities or relations or passages):
                 return
             replaces = bool((graph.passage_rows(passages.ids) >= 0).any())

@@ -92,11 +92,11 @@ def test_requests_are_cut_at_rows_and_bytes(monkeypatch, rows, size):
 
 def test_only_some_rows():
     given = replace(columns(4), dynamic=["{}", "[]", "1", "2"])
-    some = given.only({given.ids[2], given.ids[0]})
+    some = given.only(np.array([True, False, True, False]))
     assert some.ids == [given.ids[0], given.ids[2]]
     assert some.dynamic == ["{}", "1"]
     assert np.array_equal(some.vectors, given.vectors[[0, 2]])
-    assert given.only(given.ids) is given
+    assert given.only(np.ones(4, np.bool_)) is given
 
 
 def test_a_pymilvus_without_its_private_parts_takes_rows(store, monkeypatch):
