@@ -335,7 +335,7 @@ class Writer:
                 f"the embedding model {model.model_name!r} returned no vector for some texts; try "
                 "again, or use another model"
             )
-        return [list(vector) for vector in vectors]
+        return [vector if isinstance(vector, list) else list(vector) for vector in vectors]
 
 
 def _embedding(model: BaseEmbedding, texts: list[str]) -> Step[list[list[float]]]:

@@ -75,12 +75,12 @@ class MilvusWriting(MilvusReading):
                     self.connection.write(collection, columns)
                     self._count(len(columns))
                 self._snapshot = graph.with_changes(
-                    entities=[EntityKey(row.id, row.text) for row in batch.entities],
-                    relations=[
+                    entities=(EntityKey(row.id, row.text) for row in batch.entities),
+                    relations=(
                         RelationKey(row.id, row.subject_id, row.object_id)
                         for row in batch.relations
-                    ],
-                    passages=[layout.written_key(row) for row in batch.passages],
+                    ),
+                    passages=map(layout.written_key, batch.passages),
                 )
                 if replaces and self.connection.is_lite:
                     self._remove_orphans()
