@@ -96,7 +96,7 @@ def create_index(
 def entity_columns(rows: Iterable[EntityRow], dimension: int) -> Columns:
     """Return entities as Milvus takes them; of several with one id the last."""
     kept = list({row.id: row for row in rows}.values())
-    texts = [_varchar(row.text, "entity name") for row in kept]
+    texts = _varchars([row.text for row in kept], "entity name")
     return Columns(
         {"id": [row.id for row in kept], "text": texts},
         _vectors([row.embedding for row in kept], dimension, texts),
@@ -110,10 +110,10 @@ def relation_columns(rows: Iterable[RelationRow], dimension: int) -> Columns:
         "id": [row.id for row in kept],
         "subject_id": [row.subject_id for row in kept],
         "object_id": [row.object_id for row in kept],
-        "subject": [_varchar(row.subject, "subject") for row in kept],
-        "predicate": [_varchar(row.predicate, "predicate") for row in kept],
-        "object": [_varchar(row.object, "object") for row in kept],
-        "text": [_varchar(row.text, "relation text") for row in kept],
+        "subject": _varchars([row.subject for row in kept], "subject"),
+        "predicate": _varchars([row.predicate for row in kept], "predicate"),
+        "object": _varchars([row.object for row in kept], "object"),
+        "text": _varchars([row.text for row in kept], "relation text"),
     }
     return Columns(texts, _vectors([row.embedding for row in kept], dimension, texts["text"]))
 
@@ -267,6 +267,13 @@ def _fault(value: object) -> str | None:
             return "the key '$meta'"
         value = [*value, *value.values()]
     return next(filter(None, map(_fault, value)), None) if isinstance(value, list) else None
+
+
+def _varchars(texts: list[str], what: str) -> list[str]:
+    if not "".join(texts).isascii() or max(map(len, texts), default=0) > MAX_VARCHAR_BYTES:
+        for text in texts:
+            _varchar(text, what)
+    return texts
 
 
 def _varchar(text: str, what: str) -> str:
