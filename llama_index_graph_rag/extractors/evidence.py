@@ -49,7 +49,7 @@ def sentences(text: str, *, language: str | None = None) -> list[tuple[int, int]
     text = clean_text(text)  # as long as before
     if language is None:
         language = guess_language(_tokens(text[:300]))
-    title = _TITLE.match(text)
+    title = _TITLE.match(text) if "\n" in text else None
     at = title.end() if title else 0
     spans = [title.span(1)] if title else []
     for sentence in sentencex.segment(language, text[at:]):  # lossless: pieces add up

@@ -72,7 +72,7 @@ def guess_language(words: Iterable[str]) -> str:
         if script.search(text):
             return language
     languages = _languages()
-    hits = Counter(chain.from_iterable(languages.get(word, ()) for word in seen))
+    hits = Counter(chain.from_iterable(languages[word] for word in languages.keys() & seen))
     best = max(hits.values(), default=0)
     return "en" if hits["en"] == best else min(name for name, hit in hits.items() if hit == best)
 
