@@ -30,7 +30,7 @@ def hex_keys(ids: Sequence[str]) -> tuple[Keys, NDArray[np.bool_]]:
     array([ True, False])
     """
     joined = "".join(ids)
-    if len(joined) == 32 * len(ids) and _HEX.fullmatch(joined) and all(len(i) == 32 for i in ids):
+    if set(map(len, ids)) <= {32} and _HEX.fullmatch(joined):
         valid = np.ones(len(ids), dtype=np.bool_)
     else:
         valid = np.array([len(i) == 32 and _HEX.fullmatch(i) is not None for i in ids], np.bool_)
