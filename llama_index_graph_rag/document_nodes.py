@@ -99,7 +99,8 @@ def source_hash(node: BaseNode) -> str:
     described = {
         "metadata": node.metadata,
         "hidden": [node.excluded_embed_metadata_keys, node.excluded_llm_metadata_keys],
-        "form": dict.fromkeys(_FORM) | {name: getattr(node, name) for name in _form(type(node))},
+        "form": dict.fromkeys(_FORM)
+        | {name: getattr(node, name, None) for name in _form(type(node))},
         "embedding": node.embedding,
         "related": related,
         # Where the text is moves when the document is changed before it.
