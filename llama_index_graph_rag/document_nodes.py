@@ -6,6 +6,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from llama_index.core.schema import (
     BaseNode,
@@ -22,6 +23,7 @@ _FORM = (
     "text_template", "metadata_template", "metadata_separator", "mimetype",
     "index_id", "image_url", "image_path",
 )  # fmt: skip
+_DESCRIBE = json.JSONEncoder(sort_keys=True, default=str, ensure_ascii=False)
 UNREAD = "unread:"
 """Prefix of the content hash of a passage that no extractor has read yet, or that it failed on."""
 
@@ -97,7 +99,8 @@ def source_hash(node: BaseNode) -> str:
     described = {
         "metadata": node.metadata,
         "hidden": [node.excluded_embed_metadata_keys, node.excluded_llm_metadata_keys],
-        "form": {name: getattr(node, name, None) for name in _FORM},
+        "form": dict.fromkeys(_FORM)
+        | {name: getattr(node, name, None) for name in _form(type(node))},
         "embedding": node.embedding,
         "related": related,
         # Where the text is moves when the document is changed before it.
@@ -106,8 +109,14 @@ def source_hash(node: BaseNode) -> str:
     return content_hash(
         node.get_content(metadata_mode=MetadataMode.NONE),
         node.ref_doc_id or "",
-        json.dumps(described, sort_keys=True, default=str, ensure_ascii=False),
+        _DESCRIBE.encode(described),
     )
+
+
+@cache
+def _form(kind: type[BaseNode]) -> list[str]:
+    # Asking a pydantic object for what it lacks is slow.
+    return [name for name in _FORM if name in kind.model_fields or hasattr(kind, name)]
 
 
 def _renamed(node: BaseNode, document: Document, names: Mapping[str, str]) -> BaseNode:

@@ -85,7 +85,7 @@ def canonical_name(text: str) -> str:
 
 def _digest(*parts: str) -> str:
     # Each part carries its length: ("ab", "c") and ("a", "bc") must not meet.
-    text = "".join(f"{len(part)}:{part}" for part in parts)
+    text = "".join([f"{len(part)}:{part}" for part in parts])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -129,11 +129,11 @@ def unique_triplets(values: Iterable[object]) -> tuple[list[Triplet], list[Inval
     invalid: list[InvalidTriplet] = []
     for value in values:
         triplet = as_triplet(value)
-        empty = [field for field, part in zip(Triplet._fields, triplet) if not canonical_name(part)]
-        if empty:
-            invalid.append(InvalidTriplet(tuple(triplet), f"the {empty[0]} is empty"))
-        else:
+        if all(map(canonical_name, triplet)):
             valid.setdefault(triplet.id, triplet)
+        else:
+            empty = Triplet._fields[[*map(canonical_name, triplet)].index("")]
+            invalid.append(InvalidTriplet(tuple(triplet), f"the {empty} is empty"))
     return list(valid.values()), invalid
 
 

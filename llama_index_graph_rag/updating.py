@@ -228,6 +228,7 @@ class UpdatableIndex(BaseIndex[IndexDict]):
         if self._resolver is not None:
             passages, self.report.aliases = resolve_passages(passages, self._resolver)
         yield from self._writer.write(passages, self.report, show_progress=self._show_progress)
+        del passages  # a flush may need the memory
         yield from call(self._store.flush, self._store.aflush)
         self._log_report()
 

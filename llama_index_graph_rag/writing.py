@@ -214,10 +214,11 @@ class Writer:
         """
         yield from call(self.store.refresh, self.store.arefresh)
         snapshot = self.store.snapshot()
+        known = snapshot.content_hashes([passage.node.node_id for passage in passages])
         fresh = [
             passage
-            for passage in passages
-            if snapshot.content_hash(passage.node.node_id) != passage.content_hash
+            for passage, content_hash in zip(passages, known)
+            if content_hash != passage.content_hash
             or (
                 passage.document_hash
                 and snapshot.document_hash(passage.node.ref_doc_id or "") != passage.document_hash
@@ -262,11 +263,13 @@ class Writer:
         """Write passages as they are in one commit, known or not; see `write`."""
         first: dict[str, Triplet] = {}
         names: dict[str, str] = {}
+        texts = [passage.text if passage.embedding is None else "" for passage in batch]
         for passage in batch:
             for id, mention in zip(passage.relation_ids, passage.mentions):
-                triplet = first.setdefault(id, mention.triplet)
-                names.setdefault(triplet.subject_id, triplet.subject)
-                names.setdefault(triplet.object_id, triplet.object)
+                if id not in first:
+                    triplet = first[id] = mention.triplet
+                    names.setdefault(triplet.subject_id, triplet.subject)
+                    names.setdefault(triplet.object_id, triplet.object)
         embeddings: dict[str, Sequence[float]] = {}
         for attempt in range(MAX_ATTEMPTS):
             missing = yield from call(
@@ -274,12 +277,10 @@ class Writer:
             )
             entities = [id for id in names if id in missing[0]]
             relations = [id for id in first if id in missing[1]]
-            texts = [
-                *(names[id] for id in entities),
-                *(first[id].text for id in relations),
-                *(passage.text for passage in batch if passage.embedding is None),
-            ]
-            wanted = [text for text in dict.fromkeys(texts) if text not in embeddings]
+            facts = [first[id].text for id in relations]
+            own = [text for text, passage in zip(texts, batch) if passage.embedding is None]
+            asked = dict.fromkeys([*(names[id] for id in entities), *facts, *own])
+            wanted = [text for text in asked if text not in embeddings]
             if wanted:
                 vectors = yield from self.embed(wanted)
                 report.embedded += len(wanted)
@@ -292,15 +293,15 @@ class Writer:
                         first[id].subject_id,
                         first[id].object_id,
                         *first[id],
-                        embedding=embeddings[first[id].text],
+                        embedding=embeddings[fact],
                     )
-                    for id in relations
+                    for id, fact in zip(relations, facts)
                 ],
                 passages=[
                     passage.row(
-                        embeddings[passage.text] if passage.embedding is None else passage.embedding
+                        embeddings[text] if passage.embedding is None else passage.embedding
                     )
-                    for passage in batch
+                    for passage, text in zip(batch, texts)
                 ],
             )
             try:
@@ -335,7 +336,7 @@ class Writer:
                 f"the embedding model {model.model_name!r} returned no vector for some texts; try "
                 "again, or use another model"
             )
-        return [list(vector) for vector in vectors]
+        return [vector if isinstance(vector, list) else list(vector) for vector in vectors]
 
 
 def _embedding(model: BaseEmbedding, texts: list[str]) -> Step[list[list[float]]]:

@@ -6,7 +6,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from functools import cache
 
 import sentencex
 
@@ -20,6 +19,7 @@ _TITLE = re.compile(r"\s*([^\n]{1,120}[^\s.!?:;,\u3002\uff01\uff1f\uff0c])[^\S\n
 _WORD = re.compile(
     r"[\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]+"
 )
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)  # faster, and the same in ASCII
 # Written without spaces: their words are taken as pairs of neighbouring characters.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
 # A subject is often the topic, named everywhere; it alone is no evidence, the object alone can be.
@@ -48,8 +48,8 @@ def sentences(text: str, *, language: str | None = None) -> list[tuple[int, int]
     """
     text = clean_text(text)  # as long as before
     if language is None:
-        language = guess_language(_WORD.findall(_fold(text[:300])))
-    title = _TITLE.match(text)
+        language = guess_language(_tokens(text[:300]))
+    title = _TITLE.match(text) if "\n" in text else None
     at = title.end() if title else 0
     spans = [title.span(1)] if title else []
     for sentence in sentencex.segment(language, text[at:]):  # lossless: pieces add up
@@ -103,38 +103,32 @@ def locate(
     'He was born in Basel.'
     """
     spans = sentences(text, language=language) if triplets else []
-    bags = [frozenset(_words(text[start:end])) for start, end in spans]
     holders: dict[str, list[int]] = {}
-    for index, bag in enumerate(bags):
-        for word in bag:
+    for index, (start, end) in enumerate(spans):
+        for word in _words(text[start:end]):
             holders.setdefault(word, []).append(index)
-
-    @cache
-    def weighed(part: str) -> dict[str, float]:
-        held = {word: len(holders.get(word, ())) for word in _words(part)}
-        idf = {word: math.log1p(len(bags) / (count or 0.5)) for word, count in held.items()}
-        total = sum(idf.values()) or 1.0
-        return {word: weight / total for word, weight in idf.items()}
-
+    idf = [math.log1p(len(spans) / (count or 0.5)) for count in range(len(spans) + 1)]
+    weighed: dict[str, list[tuple[Sequence[int], float]]] = {}
     mentions = []
     for triplet in triplets:
-        scores = [0.0] * len(bags)
+        scores = [0.0] * len(spans)
         for part, share in zip(triplet, (_SUBJECT, _PREDICATE, _OBJECT)):
-            for word, weight in weighed(part).items():
-                for index in holders.get(word, ()):
+            if part not in weighed:
+                held: list[Sequence[int]] = [holders.get(word, ()) for word in _words(part)]
+                total = sum(idf[len(places)] for places in held) or 1.0
+                weighed[part] = [(places, idf[len(places)] / total) for places in held if places]
+            for places, weight in weighed[part]:
+                for index in places:
                     scores[index] += share * weight
-        best = max(range(len(scores)), key=scores.__getitem__, default=None)
-        if best is None or scores[best] < min_coverage - 1e-9:
-            mentions.append(Mention(triplet))
-        else:
-            mentions.append(Mention(triplet, *spans[best]))
+        best = max(scores, default=-1.0)
+        stated = best >= min_coverage - 1e-9
+        mentions.append(Mention(triplet, *spans[scores.index(best)] if stated else (None, None)))
     return mentions
 
 
 def _words(text: str) -> set[str]:
-    folded = _fold(text)
-    words = set(_WORD.findall(folded))
-    if folded.isascii() or not _UNSPACED.search(folded):
+    words = set(_tokens(text))
+    if text.isascii() or not any(map(_UNSPACED.search, words)):
         return words
     found, words = words, set()
     for word in found:
@@ -145,5 +139,7 @@ def _words(text: str) -> set[str]:
     return words
 
 
-def _fold(text: str) -> str:
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+def _tokens(text: str) -> list[str]:
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())

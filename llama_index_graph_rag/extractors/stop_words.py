@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 
 import stopwordsiso
 
@@ -67,11 +68,11 @@ def guess_language(words: Iterable[str]) -> str:
     """
     seen = frozenset(words)
     text = "".join(seen)
-    for language, script in _SCRIPTS:
+    for language, script in () if text.isascii() else _SCRIPTS:
         if script.search(text):
             return language
     languages = _languages()
-    hits = Counter(language for word in seen for language in languages.get(word, ()))
+    hits = Counter(chain.from_iterable(languages[word] for word in languages.keys() & seen))
     best = max(hits.values(), default=0)
     return "en" if hits["en"] == best else min(name for name, hit in hits.items() if hit == best)
 

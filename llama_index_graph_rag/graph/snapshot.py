@@ -181,8 +181,12 @@ class GraphSnapshot:
 
     def content_hash(self, passage_id: str) -> str | None:
         """Return the hash of the passage's content, None if there is no such passage."""
-        row = int(self.passage_rows([passage_id])[0])
-        return None if row < 0 else self.passages.content_hashes[row]
+        return self.content_hashes([passage_id])[0]
+
+    def content_hashes(self, passage_ids: Sequence[str]) -> list[str | None]:
+        """Return the hash of each passage's content, None where there is no such passage."""
+        rows = self.passage_rows(passage_ids).tolist()
+        return [None if row < 0 else self.passages.content_hashes[row] for row in rows]
 
     def document_hash(self, ref_doc_id: str) -> str | None:
         """Return the hash of the source document, None if no passage of it is here.

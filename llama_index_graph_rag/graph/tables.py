@@ -30,7 +30,7 @@ def hex_keys(ids: Sequence[str]) -> tuple[Keys, NDArray[np.bool_]]:
     array([ True, False])
     """
     joined = "".join(ids)
-    if len(joined) == 32 * len(ids) and _HEX.fullmatch(joined) and all(len(i) == 32 for i in ids):
+    if set(map(len, ids)) <= {32} and _HEX.fullmatch(joined):
         valid = np.ones(len(ids), dtype=np.bool_)
     else:
         valid = np.array([len(i) == 32 and _HEX.fullmatch(i) is not None for i in ids], np.bool_)
@@ -67,9 +67,13 @@ def digest_keys(texts: Iterable[str]) -> Keys:
 
 def key_order(keys: Keys) -> NDArray[np.intp]:
     """Return the stable order that sorts `keys`."""
-    # Twice as fast as argsort on bytes.
+    # Far faster than argsort on bytes: a stable sort of integers takes what is in order as it is.
     halves = np.frombuffer(keys.tobytes(), dtype=">u8").reshape(-1, 2).astype(np.uint64)
-    return np.lexsort((halves[:, 1], halves[:, 0]))
+    order = np.argsort(halves[:, 0], kind="stable")
+    first = halves[order, 0]
+    if (first[1:] == first[:-1]).any():
+        return np.lexsort((halves[:, 1], halves[:, 0]))
+    return order
 
 
 def renumbering(kept: Rows, size: int) -> Rows:

@@ -16,6 +16,7 @@ from pymilvus.exceptions import MilvusException
 from llama_index_graph_rag.errors import GraphRAGValueError, StoreError
 from llama_index_graph_rag.stores import milvus_layout as layout
 from llama_index_graph_rag.stores.base import Hits, Vectors
+from llama_index_graph_rag.stores.milvus_columns import Columns, Row, upsert
 from llama_index_graph_rag.stores.milvus_filters import ids_expression, quote
 
 T = TypeVar("T")
@@ -161,10 +162,10 @@ class MilvusConnection:
         about = self.call("look", lambda: self.client.describe_index(collection, "embedding"))
         return str(about["index_type"])
 
-    def write(self, collection: str, rows: Sequence[layout.Row]) -> None:
+    def write(self, collection: str, columns: Columns) -> None:
         """Upsert rows, in requests that a server accepts."""
-        for request in layout.request_batches(rows):
-            self.call("write", lambda rows=request: self.client.upsert(collection, rows))  # type: ignore[misc]
+        for request in columns.requests():
+            self.call("write", lambda rows=request: upsert(self.client, collection, rows))  # type: ignore[misc]
 
     def delete(self, collection: str, ids: Sequence[str]) -> None:
         """Delete rows by id."""
@@ -213,7 +214,7 @@ class MilvusConnection:
         limit: int = MAX_WINDOW,
         *,
         consistency: str = "Session",
-    ) -> list[layout.Row]:
+    ) -> list[Row]:
         """Return at most `limit` rows that pass an expression."""
         rows = self.call(
             "query",
@@ -227,18 +228,14 @@ class MilvusConnection:
         )
         return [dict(row) for row in rows]
 
-    def get(
-        self, collection: str, ids: Sequence[str], fields: Sequence[str]
-    ) -> Iterator[layout.Row]:
+    def get(self, collection: str, ids: Sequence[str], fields: Sequence[str]) -> Iterator[Row]:
         """Yield the rows with these ids, in any order."""
         # Every query on Lite goes through all rows.
         at_once = SCAN_PAGE if self.is_lite else MAX_IDS
         for part in parts(list(dict.fromkeys(ids)), at_once):
             yield from self.query(collection, ids_expression(part), fields)
 
-    def scan(
-        self, collection: str, fields: Sequence[str], where: str = ""
-    ) -> Iterator[list[layout.Row]]:
+    def scan(self, collection: str, fields: Sequence[str], where: str = "") -> Iterator[list[Row]]:
         """Yield all rows that pass an expression, in pages."""
         if self.is_lite:
             # Lite has no window, and its iterator reads the collection anew for every page.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,17 +16,16 @@ from llama_index_graph_rag.errors import GraphRAGTypeError, GraphRAGValueError
 from llama_index_graph_rag.graph.snapshot import EntityKey, PassageKey, RelationKey
 from llama_index_graph_rag.identity import clean_text
 from llama_index_graph_rag.stores.base import EntityRow, PassageRow, RelationRow, StoredPassage
+from llama_index_graph_rag.stores.milvus_columns import Columns, Row
 from llama_index_graph_rag.triplets import Mention, Triplet
 
 SCHEMA_VERSION = 1
 MAX_VARCHAR_BYTES = 65_535
 MAX_DYNAMIC_BYTES = 65_536
-MAX_ROWS = 1_000
-MAX_REQUEST_BYTES = 16 * 2**20
 NO_DOCUMENT = "None"
 """What LlamaIndex writes as the document of a passage that has none."""
 
-Row = dict[str, object]
+_STRICT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,38 +93,46 @@ def create_index(
     client.create_index(name, params, sync=False)
 
 
-def entity_row(row: EntityRow, dimension: int) -> Row:
-    """Return an entity as Milvus takes it."""
-    return {
-        "id": row.id,
-        "text": _varchar(row.text, "entity name"),
-        "embedding": _vector(row.embedding, dimension, row.text),
+def entity_columns(rows: Iterable[EntityRow], dimension: int) -> Columns:
+    """Return entities as Milvus takes them; of several with one id the last."""
+    kept = list({row.id: row for row in rows}.values())
+    texts = _varchars([row.text for row in kept], "entity name")
+    return Columns(
+        {"id": [row.id for row in kept], "text": texts},
+        _vectors([row.embedding for row in kept], dimension, texts),
+    )
+
+
+def relation_columns(rows: Iterable[RelationRow], dimension: int) -> Columns:
+    """Return relations as Milvus takes them; of several with one id the last."""
+    kept = list({row.id: row for row in rows}.values())
+    texts = {
+        "id": [row.id for row in kept],
+        "subject_id": [row.subject_id for row in kept],
+        "object_id": [row.object_id for row in kept],
+        "subject": _varchars([row.subject for row in kept], "subject"),
+        "predicate": _varchars([row.predicate for row in kept], "predicate"),
+        "object": _varchars([row.object for row in kept], "object"),
+        "text": _varchars([row.text for row in kept], "relation text"),
     }
+    return Columns(texts, _vectors([row.embedding for row in kept], dimension, texts["text"]))
 
 
-def relation_row(row: RelationRow, dimension: int) -> Row:
-    """Return a relation as Milvus takes it."""
-    return {
-        "id": row.id,
-        "subject_id": row.subject_id,
-        "object_id": row.object_id,
-        "subject": _varchar(row.subject, "subject"),
-        "predicate": _varchar(row.predicate, "predicate"),
-        "object": _varchar(row.object, "object"),
-        "text": _varchar(row.text, "relation text"),
-        "embedding": _vector(row.embedding, dimension, row.text),
+def passage_columns(rows: Iterable[PassageRow], dimension: int) -> Columns:
+    """Return passages as Milvus takes them, of several with one id the last; see `pack_passage`."""
+    kept = list({row.node.node_id: row for row in rows}.values())
+    packed = [pack_passage(row) for row in kept]
+    ids = [row.node.node_id for row in kept]
+    texts = {
+        "id": ids,
+        "doc_id": [row.node.ref_doc_id or NO_DOCUMENT for row in kept],
+        "text": [row.node.text for row in kept],
     }
+    return Columns(texts, _vectors([row.embedding for row in kept], dimension, ids), packed)
 
 
-def passage_row(row: PassageRow, dimension: int) -> Row:
-    """Return a passage as Milvus takes it; see `passage_fields`."""
-    fields = passage_fields(row)
-    fields["embedding"] = _vector(row.embedding, dimension, row.node.node_id)
-    return fields
-
-
-def passage_fields(row: PassageRow) -> Row:
-    """Return a passage as MilvusVectorStore lays it out, with fields of ours, less its vector.
+def pack_passage(row: PassageRow) -> str:
+    """Return the dynamic fields of a passage as JSON: MilvusVectorStore's, and ours.
 
     Raises
     ------
@@ -136,13 +143,15 @@ def passage_fields(row: PassageRow) -> Row:
     node = row.node
     if not node.node_id:
         raise GraphRAGValueError("a passage has an empty id; give each an id of its own")
-    if node.ref_doc_id == NO_DOCUMENT:
+    document = node.ref_doc_id
+    if document == NO_DOCUMENT:
         raise GraphRAGValueError(
             f"passage {node.node_id[:80]!r} is of a document with the id {NO_DOCUMENT!r}, by which "
             "passages without a document are stored; give the document another id"
         )
     id = _varchar(node.node_id, f"passage id {node.node_id[:80]!r}")
-    text = _varchar(node.text, f"text of passage {id[:80]!r}")
+    _varchar(node.text, f"text of passage {id[:80]!r}")
+    _varchar(document or NO_DOCUMENT, "document id")
     try:
         entry: Row = node_to_metadata_dict(node, remove_text=True, text_field="text")
     except (TypeError, ValueError) as error:
@@ -150,7 +159,9 @@ def passage_fields(row: PassageRow) -> Row:
             f"passage {id[:80]!r} cannot be stored: {error}; metadata holds strings, numbers, "
             "truth values, None, lists and dicts of these: convert what is of another type"
         ) from error
-    entry["relation_ids"] = list(row.relation_ids)
+    for field in ("id", "doc_id", "text", "embedding"):  # have columns, metadata may not
+        entry.pop(field, None)
+    entry["relation_ids"] = row.relation_ids
     entry["mentions"] = [
         {
             "s": mention.triplet.subject,
@@ -163,33 +174,21 @@ def passage_fields(row: PassageRow) -> Row:
     ]
     entry["content_hash"] = row.content_hash
     entry["document_hash"] = row.document_hash
-    doc_id = entry.pop("doc_id")
-    packed = json.dumps(entry, ensure_ascii=False)
+    packed = _pack(entry)
     # A surrogate may be anywhere, what else Milvus refuses in metadata only; the search is slow.
     if fault := _fault(node.metadata if packed == clean_text(packed) else entry):
         raise GraphRAGValueError(
             f"passage {id[:80]!r}: its metadata holds {fault}, which Milvus cannot store; "
             "convert or leave it out"
         )
-    size = len(packed.encode("utf-8"))
+    size = len(packed) if packed.isascii() else len(packed.encode())
     if size > MAX_DYNAMIC_BYTES:
         raise GraphRAGValueError(
             f"passage {id[:80]!r}: metadata and {len(row.mentions):,} triplets take "
             f"{size:,} bytes, over Milvus's limit of {MAX_DYNAMIC_BYTES:,} a row; split the "
             "passage into smaller ones or shorten its metadata"
         )
-    entry["id"] = id
-    entry["doc_id"] = _varchar(str(doc_id), "document id")
-    entry["text"] = text
-    return entry
-
-
-def make_unit_vectors(rows: Iterable[Row]) -> None:
-    """Divide embeddings by their lengths, in place; zeros stay zeros."""
-    for row in rows:
-        vector = np.asarray(row["embedding"], dtype=np.float32)
-        length = np.linalg.norm(vector)
-        row["embedding"] = vector / length if length > 0 else vector
+    return packed
 
 
 def read_passage(row: Mapping[str, object]) -> StoredPassage:
@@ -226,49 +225,36 @@ def passage_key(row: Mapping[str, object]) -> PassageKey:
         relation_ids=tuple(relation_ids) if isinstance(relation_ids, Sequence) else (),
         content_hash=str(row.get("content_hash") or ""),
         document_hash=str(row.get("document_hash") or ""),
-        vector=_given_vector(row),
+    )
+
+
+def written_key(row: PassageRow, vector: NDArray[np.float32]) -> PassageKey:
+    """Return what the graph keeps of a passage that is written with this embedding."""
+    return PassageKey(
+        id=row.node.node_id,
+        ref_doc_id=row.node.ref_doc_id or "",
+        relation_ids=row.relation_ids,
+        content_hash=row.content_hash,
+        document_hash=row.document_hash,
+        vector=vector,
     )
 
 
 def relation_key(row: Mapping[str, object]) -> RelationKey:
     """Return what the graph keeps of a row of the relations collection."""
-    ends = str(row["subject_id"]), str(row["object_id"])
-    return RelationKey(str(row["id"]), *ends, vector=_given_vector(row))
+    return RelationKey(str(row["id"]), str(row["subject_id"]), str(row["object_id"]))
 
 
 def entity_key(row: Mapping[str, object]) -> EntityKey:
     """Return what the graph keeps of a row of the entities collection."""
-    return EntityKey(str(row["id"]), str(row["text"]), vector=_given_vector(row))
+    return EntityKey(str(row["id"]), str(row["text"]))
 
 
-def _given_vector(row: Mapping[str, object]) -> NDArray[np.float32] | None:
-    vector = row.get("embedding")
-    return None if vector is None else np.asarray(vector, dtype=np.float32)
-
-
-def request_batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield `rows` in order, in requests that a Milvus server accepts."""
-    batch: list[Row] = []
-    size = 0
-    for row in rows:
-        cost = sum(map(_size, row.values()))
-        if batch and (len(batch) >= MAX_ROWS or size + cost > MAX_REQUEST_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(row)
-        size += cost
-    if batch:
-        yield batch
-
-
-def _size(value: object) -> int:
-    if isinstance(value, str):
-        return 4 * len(value)
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if isinstance(value, dict):
-        return sum(map(_size, value.values()))
-    return sum(map(_size, value)) if isinstance(value, list) else 8
+def _pack(entry: Row) -> str:
+    try:
+        return _STRICT.encode(entry)
+    except ValueError:  # NaN and the infinities, which JSON lacks
+        return _STRICT.encode(json.loads(json.dumps(entry), parse_constant=lambda _: None))
 
 
 def _fault(value: object) -> str | None:
@@ -282,6 +268,13 @@ def _fault(value: object) -> str | None:
             return "the key '$meta'"
         value = [*value, *value.values()]
     return next(filter(None, map(_fault, value)), None) if isinstance(value, list) else None
+
+
+def _varchars(texts: list[str], what: str) -> list[str]:
+    if not "".join(texts).isascii() or max(map(len, texts), default=0) > MAX_VARCHAR_BYTES:
+        for text in texts:
+            _varchar(text, what)
+    return texts
 
 
 def _varchar(text: str, what: str) -> str:
@@ -299,7 +292,22 @@ def _varchar(text: str, what: str) -> str:
     return text
 
 
-def _vector(embedding: Sequence[float], dimension: int, what: str) -> NDArray[np.float32]:
+def _vectors(
+    embeddings: Sequence[Sequence[float]], dimension: int, names: Sequence[str]
+) -> NDArray[np.float32]:
+    """Return embeddings as a matrix, shape (n, dimension); `names` are for messages."""
+    if not embeddings:
+        return np.empty((0, dimension), dtype=np.float32)
+    try:
+        matrix = np.array(embeddings, dtype=np.float32)
+    except ValueError:  # of several lengths
+        matrix = np.empty(0, dtype=np.float32)
+    if matrix.shape != (len(embeddings), dimension) or not np.isfinite(matrix).all():
+        return np.stack([_vector(*each, dimension) for each in zip(embeddings, names)])
+    return matrix
+
+
+def _vector(embedding: Sequence[float], what: str, dimension: int) -> NDArray[np.float32]:
     vector = np.asarray(embedding, dtype=np.float32)
     if vector.shape != (dimension,):
         raise GraphRAGValueError(

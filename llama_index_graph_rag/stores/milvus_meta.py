@@ -14,6 +14,7 @@ import numpy as np
 
 from llama_index_graph_rag.errors import StoreError
 from llama_index_graph_rag.graph.snapshot import GraphSnapshot
+from llama_index_graph_rag.stores.milvus_columns import Columns
 from llama_index_graph_rag.stores.milvus_connection import MilvusConnection
 from llama_index_graph_rag.stores.milvus_layout import SCHEMA_VERSION
 
@@ -127,9 +128,8 @@ class MilvusMeta:
         return {str(row["id"]): int(str(row["value"])) for page in pages for row in page}
 
     def _put(self, id: str, value: str) -> None:
-        self._connection.write(
-            self._collection, [{"id": id, "value": value, "embedding": [1.0, 0.0]}]
-        )
+        place = np.eye(1, 2, dtype=np.float32)
+        self._connection.write(self._collection, Columns({"id": [id], "value": [value]}, place))
 
     # --- the graph as another store of this process has it ---
 

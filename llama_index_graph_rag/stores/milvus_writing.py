@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from llama_index_graph_rag.graph.adjacency import Rows
+from llama_index_graph_rag.graph.snapshot import EntityKey, RelationKey
 from llama_index_graph_rag.stores import milvus_layout as layout
 from llama_index_graph_rag.stores.base import Batch, PassageRow, StaleBatchError
 from llama_index_graph_rag.stores.milvus_connection import MAX_IDS, parts
@@ -48,43 +49,46 @@ class MilvusWriting(MilvusReading):
         what only the former content of a passage stated is vacuumed at once.
         """
         dimension = self._opened.dimension
-        entities = {row.id: layout.entity_row(row, dimension) for row in batch.entities}
-        relations = {row.id: layout.relation_row(row, dimension) for row in batch.relations}
-        passages = {row.node.node_id: layout.passage_row(row, dimension) for row in batch.passages}
+        entities = layout.entity_columns(batch.entities, dimension)
+        relations = layout.relation_columns(batch.relations, dimension)
+        passages = layout.passage_columns(batch.passages, dimension)
         if self._opened.metric == "IP":
-            layout.make_unit_vectors([*entities.values(), *relations.values(), *passages.values()])
+            entities, relations, passages = entities.unit(), relations.unit(), passages.unit()
         with self._lock:
             self._catch_up()
             self._check_references(batch)
             # The spelling first written stays.
-            for rows, known in (
-                (entities, self._snapshot.entity_rows(list(entities))),
-                (relations, self._snapshot.relation_rows(list(relations))),
-            ):
-                for id in rows.keys() - set(_unknown(rows, known)):
-                    del rows[id]
+            graph = self._snapshot
+            entities = entities.only(graph.entity_rows(entities.ids) < 0)
+            relations = relations.only(graph.relation_rows(relations.ids) < 0)
             if not (entities or relations or passages):
                 return
-            replaces = bool((self._snapshot.passage_rows(list(passages)) >= 0).any())
+            replaces = bool((graph.passage_rows(passages.ids) >= 0).any())
             with self._writing():
-                for collection, rows in (
+                for collection, columns in (
                     (self.collections.entities, entities),
                     (self.collections.relations, relations),
                     (self.collections.passages, passages),
                 ):
-                    self.connection.write(collection, list(rows.values()))
-                    self._count(len(rows))
-                self._snapshot = self._snapshot.with_changes(
-                    entities=map(layout.entity_key, entities.values()),
-                    relations=map(layout.relation_key, relations.values()),
-                    passages=map(layout.passage_key, passages.values()),
+                    self.connection.write(collection, columns)
+                    self._count(len(columns))
+                named, linked = entities.texts, relations.texts
+                ends = linked["subject_id"], linked["object_id"]
+                vector_of = dict(zip(passages.ids, passages.vectors))
+                self._snapshot = graph.with_changes(
+                    entities=map(EntityKey, named["id"], named["text"], entities.vectors),
+                    relations=map(RelationKey, linked["id"], *ends, relations.vectors),
+                    passages=(
+                        layout.written_key(row, vector_of[row.node.node_id])
+                        for row in batch.passages
+                    ),
                 )
                 if replaces and self.connection.is_lite:
                     self._remove_orphans()
 
     def check(self, passage: PassageRow) -> None:
         """Raise GraphRAGValueError if the passage is over Milvus's limits."""
-        layout.passage_fields(passage)
+        layout.pack_passage(passage)
 
     def _check_references(self, batch: Batch) -> None:
         entities = {id for row in batch.relations for id in (row.subject_id, row.object_id)}
