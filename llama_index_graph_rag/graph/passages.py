@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from llama_index_graph_rag.graph.adjacency import Adjacency, Rows, distinct, row_array
+from llama_index_graph_rag.graph.keys import PassageKey
 from llama_index_graph_rag.graph.tables import (
     KeyTable,
     TextTable,
@@ -16,18 +16,6 @@ from llama_index_graph_rag.graph.tables import (
     key_order,
     renumbering,
 )
-from llama_index_graph_rag.graph.vectors import Vectors
-
-
-class PassageKey(NamedTuple):
-    """One row of a scan over the passages."""
-
-    id: str
-    ref_doc_id: str
-    relation_ids: tuple[str, ...]
-    content_hash: str
-    document_hash: str
-    vector: Vectors | None = None
 
 
 @dataclass(frozen=True, eq=False)

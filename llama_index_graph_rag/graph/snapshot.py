@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 from llama_index_graph_rag.graph import snapshot_file
 from llama_index_graph_rag.graph.adjacency import Rows, distinct, row_array
 from llama_index_graph_rag.graph.incidence import Incidence
-from llama_index_graph_rag.graph.passages import PassageKey, PassageTable
+from llama_index_graph_rag.graph.keys import EntityKey, PassageKey, RelationKey
+from llama_index_graph_rag.graph.passages import PassageTable
 from llama_index_graph_rag.graph.tables import (
     KeyTable,
     TextTable,
@@ -24,7 +24,7 @@ from llama_index_graph_rag.graph.tables import (
     renumbering,
     valid_keys,
 )
-from llama_index_graph_rag.graph.vectors import Vectors, VectorTables
+from llama_index_graph_rag.graph.vectors import VectorTables
 
 __all__ = ["EntityKey", "GraphSnapshot", "PassageKey", "RelationKey"]
 
@@ -32,23 +32,6 @@ logger = logging.getLogger("llama_index_graph_rag")
 
 MERGE_FRACTION = 0.05
 MERGE_LEAST = 4_096
-
-
-class RelationKey(NamedTuple):
-    """One row of a scan over the relations."""
-
-    id: str
-    subject_id: str
-    object_id: str
-    vector: Vectors | None = None
-
-
-class EntityKey(NamedTuple):
-    """One row of a scan over the entities."""
-
-    id: str
-    text: str
-    vector: Vectors | None = None
 
 
 @dataclass(frozen=True, eq=False)
