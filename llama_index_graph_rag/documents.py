@@ -326,7 +326,10 @@ class Ingestion:
             plan.failed |= failed
             plan.recorded = not (plan.waiting or plan.failed or plan.gone) and bool(plan.hash)
             if failed and item.failure:
-                self.report.failures.append(ExtractionFailure(item.node.node_id, item.failure))
+                document = item.node.ref_doc_id or ""
+                self.report.failures.append(
+                    ExtractionFailure(item.node.node_id, item.failure, document)
+                )
             row = replace(
                 passage,
                 content_hash=UNREAD + item.hash if failed else item.hash,

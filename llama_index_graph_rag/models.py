@@ -53,8 +53,10 @@ def embed_model_named(name: str, *, api_base: str | None = None) -> BaseEmbeddin
     return OpenAIEmbedding(model_name=name, api_base=_base(api_base), api_key=_key(api_base))
 
 
-def llm_named(name: str | None, *, api_base: str | None = None) -> LLM:
+def llm_named(name: str | None, *, api_base: str | None = None, max_retries: int = 1) -> LLM:
     """Return an LLM behind an OpenAI-compatible API; any model name will do.
+
+    Its client asks again at most `max_retries` times.
 
     Raises
     ------
@@ -90,6 +92,7 @@ def llm_named(name: str | None, *, api_base: str | None = None) -> LLM:
         api_base=_base(api_base),
         api_key=_key(api_base),
         temperature=0.0,
+        max_retries=max_retries,
     )
 
 

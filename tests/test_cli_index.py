@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llama_index_graph_rag import cli
-from llama_index_graph_rag.testing.openai_server import OpenAIServer
+from llama_index_graph_rag.testing.openai_server import Failure, OpenAIServer
 
 TRIPLETS = {
     "Euler": [["Leonhard Euler", "was a student of", "Johann Bernoulli"]],
@@ -128,3 +128,53 @@ def test_connect_says_which_name_is_unknown(folder, capsys) -> None:
     code, _, err = run(capsys, "connect", "Leonhard Euler", "escapement")
     assert code == 0
     assert "'escapement': no entity of the graph has this name or id" in err
+
+
+def test_an_estimate_needs_no_key(folder, capsys) -> None:
+    code, out, _ = run(capsys, "index", "texts", "--uri", "x.db", "--estimate", "--json")
+    assert code == 0
+    assert json.loads(out)["llm_calls"] == 2
+
+
+def test_a_byte_order_mark_is_no_text(folder, server, capsys) -> None:
+    (folder / "euler.txt").write_bytes(b"\xef\xbb\xbf" + (folder / "euler.txt").read_bytes())
+    index(capsys, server)
+    _, out, _ = run(capsys, "export", "--uri", "x.db")
+    assert "\ufeff" not in out
+
+
+def test_failures_are_told_by_reason_and_file(folder, capsys) -> None:
+    for n in range(5):
+        (folder / f"{n}.txt").write_text(f"Text {n}.")
+    with OpenAIServer(lambda body: Failure(401)) as refusing:
+        options = ["--uri", "x.db", "--api-base", refusing.api_base]
+        code, _, err = run(capsys, "index", "texts", *options)
+    assert code == 1
+    lines = [line for line in err.splitlines() if line.startswith("failed: ")]
+    assert len(lines) == 1
+    assert lines[0].startswith("failed: 7 passages of ")
+    assert "0.txt" in lines[0]
+    assert "and 4 more files: AuthenticationError (HTTP 401)" in lines[0]
+    assert "0 files could not be read, and 7 passages are indexed without relations" in err
+
+
+def test_a_second_process_is_told_in_one_line(folder, server, capsys, caplog, monkeypatch) -> None:
+    index(capsys, server)
+
+    def fail(*_, **__):
+        raise OSError("locked")
+
+    monkeypatch.setattr("milvus_lite.adapter.grpc.server.start_server_in_thread", fail)
+    code, _, err = run(capsys, "stats", "--uri", "x.db")
+    assert code == 1
+    assert "one process at a time can open a Milvus Lite file" in err
+    assert not [record for record in caplog.records if record.name.startswith("milvus_lite")]
+
+
+def test_long_passages_are_shown_in_part(folder, server, capsys) -> None:
+    (folder / "euler.txt").write_text("Euler was a student of Johann. " * 60)
+    index(capsys, server)
+    options = ["query", "Who taught Euler?", "--uri", "x.db", "--top-k", "1"]
+    shown, whole = run(capsys, *options)[1], run(capsys, *options, "--whole")[1]
+    assert " ..." in shown
+    assert len(shown) < 1000 < 1800 < len(whole)

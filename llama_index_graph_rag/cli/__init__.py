@@ -57,12 +57,16 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(run=run)
         return added
 
-    shown = command("demo", demo.demo, "plain retrieval beside the graph's, without a key")
+    shown = command(
+        "demo", demo.demo, "show plain and graph retrieval side by side on a corpus of 24 passages"
+    )
     shown.add_argument("--question", help="a question of your own to the demo corpus")
     shown.add_argument("--top-k", type=int, default=3, help="passages to show (default 3)")
 
     index = command("index", indexing.index, "index files and folders; resumes by itself")
-    index.add_argument("paths", nargs="+", metavar="PATH")
+    index.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a file, or a folder with its files"
+    )
     index.add_argument(
         "--extractor",
         choices=("llm", "spacy"),
@@ -80,22 +84,23 @@ def _parser() -> argparse.ArgumentParser:
     _model_options(index)
 
     query = command("query", commands.query, "passages, and with --answer an answer")
-    query.add_argument("question")
+    query.add_argument("question", help="in quotes")
     query.add_argument("--top-k", type=int, default=5, help="passages to return (default 5)")
     query.add_argument("--answer", action="store_true", help="let an LLM choose and answer")
+    query.add_argument("--whole", action="store_true", help="print passages whole, however long")
     query.add_argument("--explain", metavar="FILE", help="write a page that shows why (.html)")
     _store_options(query)
     _model_options(query)
 
     connect = command("connect", commands.connect, "how two or more entities are connected")
-    connect.add_argument("names", nargs="+", metavar="NAME")
+    connect.add_argument("names", nargs="+", metavar="NAME", help="of an entity, in quotes")
     connect.add_argument("--paths", type=int, default=5, help="paths to show (default 5)")
     _store_options(connect, default="")
 
     _store_options(command("stats", commands.stats, "how much is in an index"))
 
     delete = command("delete", commands.delete, "delete documents, or passages with --passages")
-    delete.add_argument("ids", nargs="+", metavar="ID")
+    delete.add_argument("ids", nargs="+", metavar="ID", help="a file or an exported id")
     delete.add_argument("--passages", action="store_true", help="the ids are those of passages")
     _store_options(delete)
 
@@ -103,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     _store_options(command("export", commands.export, "passages and triplets as JSON lines"))
 
     evaluate = command("eval", commands.evaluate, "measure retrieval on a data set of questions")
-    evaluate.add_argument("data", metavar="DIR")
+    evaluate.add_argument("data", metavar="DIR", help="with passages.jsonl and questions.jsonl")
     _model_options(evaluate)
     return parser
 

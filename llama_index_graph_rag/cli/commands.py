@@ -53,7 +53,8 @@ def query(arguments: argparse.Namespace) -> None:
         return
     if answer:
         print(answer + "\n")
-    print_passages(nodes, relations, sources=[_source(node) for node in nodes])
+    sources = [_source(node) for node in nodes]
+    print_passages(nodes, relations, sources=sources, whole=arguments.whole)
     _print_notes(notes)
 
 
@@ -110,12 +111,12 @@ def delete(arguments: argparse.Namespace) -> None:
                 index.delete_ref_doc(id if id in known or path not in known else path)
         after = index.stats()
     deleted = {f"deleted_{kind}": before[kind] - after[kind] for kind in ("passages", "relations")}
-    print_counts(deleted, as_json=arguments.json)
     if not deleted["deleted_passages"]:
         raise GraphRAGValueError(
             f"no {'passage' if arguments.passages else 'document'} of the index has this id: "
             f"{', '.join(arguments.ids)}; `llama-graph-rag export` lists them all"
         )
+    print_counts(deleted, as_json=arguments.json)
 
 
 def vacuum(arguments: argparse.Namespace) -> None:

@@ -19,7 +19,12 @@ from llama_index_graph_rag.errors import GraphRAGError, GraphRAGValueError
 if TYPE_CHECKING:
     from llama_index.core.schema import Document, TransformComponent
 
+    from llama_index_graph_rag.extractors.node_triplets import ExtractionFailure
     from llama_index_graph_rag.index import GraphRAGIndex
+
+
+_NAMED = 3
+"""Files named for one reason of failing."""
 
 
 class IndexingFailedError(GraphRAGError):
@@ -68,13 +73,24 @@ def index(arguments: argparse.Namespace) -> None:
             "`llama-graph-rag delete`",
             file=sys.stderr,
         )
-    failed = [*unreadable, *(f"{item.node_id}: {item.reason}" for item in report.failures)]
-    _say_failed(failed)
-    if failed:
+    _say_failed([*unreadable, *_by_reason(report.failures)])
+    if unreadable or report.failures:
         raise IndexingFailedError(
-            f"{len(failed)} files or passages failed (listed above), all others are indexed; run "
-            "the same command again to retry them"
+            f"{len(unreadable)} files could not be read, and {len(report.failures)} passages are "
+            "indexed without relations, for the reasons above; mend these and run the same command "
+            "again, which tries only what failed"
         )
+
+
+def _by_reason(failures: Sequence[ExtractionFailure]) -> Iterator[str]:
+    """Yield a line a reason: how many passages, and of which files."""
+    of_reason: dict[str, list[str]] = {}
+    for failure in failures:
+        of_reason.setdefault(failure.reason, []).append(failure.ref_doc_id or failure.node_id)
+    for reason, places in of_reason.items():
+        files = list(dict.fromkeys(places))
+        more = f" and {len(files) - _NAMED} more files" if len(files) > _NAMED else ""
+        yield f"{len(places)} passages of {', '.join(files[:_NAMED])}{more}: {reason}"
 
 
 def _say_failed(lines: Sequence[str]) -> None:
@@ -138,7 +154,7 @@ def read_files(paths: Sequence[str]) -> tuple[list[Document], list[str]]:
                 file_metadata=lambda path: {"file_path": path, "file_name": Path(path).name},
                 file_extractor={},
                 filename_as_id=True,
-                encoding="utf-8",
+                encoding="utf-8-sig",  # with a byte order mark or without
                 errors="strict",
                 raise_on_error=True,
             )
@@ -188,5 +204,8 @@ def _extractor(arguments: argparse.Namespace) -> TransformComponent:
     from llama_index_graph_rag.extractors.triplets import LLMTripletExtractor
     from llama_index_graph_rag.models import llm_named
 
-    llm = llm_named(arguments.llm, api_base=arguments.api_base)
+    if arguments.estimate:  # asks nobody, and needs no key
+        return LLMTripletExtractor()
+    # The extractor repeats by itself what fails.
+    llm = llm_named(arguments.llm, api_base=arguments.api_base, max_retries=0)
     return LLMTripletExtractor(llm, num_workers=arguments.workers)

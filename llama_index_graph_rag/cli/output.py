@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from llama_index.core.schema import NodeWithScore
 
 
+EXCERPT = 500
+"""Characters shown of a passage."""
+
+
 def print_json(value: object) -> None:
     """Print a value as indented JSON, every script as it is."""
     print(json.dumps(value, ensure_ascii=False, indent=2))
@@ -31,10 +35,16 @@ def print_passages(
     relations: Sequence[Sequence[str]] = (),
     *,
     sources: Sequence[str] = (),
+    whole: bool = False,
 ) -> None:
-    """Print passages, and below each where it is from and the relations that led there."""
+    """Print passages, and below each where it is from and the relations that led there.
+
+    Of a long one the beginning, unless `whole`.
+    """
     for place, node in enumerate(nodes):
-        print(textwrap.indent(textwrap.fill(f"{place + 1}. {node.text}", 92), "  "))
+        length = len(node.text) if whole else EXCERPT
+        text = textwrap.shorten(node.text, length, placeholder=" ...")
+        print(textwrap.indent(textwrap.fill(f"{place + 1}. {text}", 92), "  "))
         if place < len(sources):
             print(f"       from: {sources[place]}")
         for text in relations[place] if place < len(relations) else ():

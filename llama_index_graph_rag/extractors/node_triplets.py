@@ -56,10 +56,11 @@ class NodeTriplets:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionFailure:
-    """A passage whose extraction failed, and why."""
+    """A passage whose extraction failed, and why; `ref_doc_id` is its document, "" without one."""
 
     node_id: str
     reason: str
+    ref_doc_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def extraction_report(nodes: Iterable[BaseNode]) -> ExtractionReport:
     ... ]
     >>> report = extraction_report(nodes)
     >>> report.empty, report.failures
-    (('a',), (ExtractionFailure(node_id='b', reason='timed out'),))
+    (('a',), (ExtractionFailure(node_id='b', reason='timed out', ref_doc_id=''),))
     """
     passages = triplets = 0
     empty: list[str] = []
@@ -159,7 +160,7 @@ def extraction_report(nodes: Iterable[BaseNode]) -> ExtractionReport:
         triplets += len(found.triplets)
         invalid += found.invalid
         if found.failure is not None:
-            failures.append(ExtractionFailure(node.node_id, found.failure))
+            failures.append(ExtractionFailure(node.node_id, found.failure, node.ref_doc_id or ""))
         elif not found.extracted:
             missing.append(node.node_id)
         elif not found.triplets:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -109,6 +110,51 @@ class RetryPolicy:
         backoff = tenacity.wait_exponential(multiplier=self.initial_wait, max=self.max_wait)
         jitter = tenacity.wait_random(0, 0.25 * self.initial_wait)
         return min(backoff(state) + jitter(state), self.max_wait)
+
+
+class Breaker:
+    """Stops asking an LLM that refused, or could not be reached, several times in a row.
+
+    Safe to use from several threads.
+
+    Parameters
+    ----------
+    limit
+        Passages in a row; None never stops.
+
+    Examples
+    --------
+    >>> breaker = Breaker(2)
+    >>> breaker.failed(ConnectionError("gone")), breaker.reason is None
+    (None, True)
+    >>> breaker.failed(ConnectionError("gone"))
+    >>> breaker.reason
+    'not asked, since the LLM failed on 2 passages in a row: ConnectionError: gone'
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self.reason: str | None = None
+        self._row = 0
+        self._lock = threading.Lock()
+
+    def answered(self) -> None:
+        """Count an answer, be it unusable."""
+        with self._lock:
+            self._row = 0
+
+    def failed(self, error: BaseException) -> None:
+        """Count a passage that failed with `error`, all attempts included."""
+        if isinstance(error, UnusableAnswerError):
+            self.answered()
+            return
+        with self._lock:
+            self._row += 1
+            if self._row == self.limit:
+                self.reason = (
+                    f"not asked, since the LLM failed on {self._row} passages in a row: "
+                    f"{describe(error)}"
+                )
 
 
 def status_code(error: BaseException | None) -> int | None:

@@ -28,6 +28,7 @@ from llama_index_graph_rag.extractors.llm_calls import (
 )
 from llama_index_graph_rag.extractors.node_triplets import valid_triplets
 from llama_index_graph_rag.extractors.retry import (
+    Breaker,
     RejectedRequestError,
     RetryPolicy,
     describe,
@@ -80,12 +81,16 @@ class LLMTripletExtractor(TripletExtractor, PromptMixin):
     structured
         Whether to use function calling; None means where the LLM says that it has it.
     retry
-        Attempts and waits.
+        Attempts and waits. They come on top of those of the LLM's client: give it few of its own,
+        such as ``OpenAI(max_retries=0)``.
+    give_up_after
+        Passages in a row on which the LLM refuses or cannot be reached, after which the others of
+        the run are not asked about; None asks about all. Default 8.
 
     Raises
     ------
     GraphRAGValueError
-        If `num_workers` or `max_triplets_per_passage` is under 1.
+        If `num_workers`, `max_triplets_per_passage` or `give_up_after` is under 1.
 
     Notes
     -----
@@ -107,6 +112,7 @@ class LLMTripletExtractor(TripletExtractor, PromptMixin):
     prompt: SerializeAsAny[BasePromptTemplate] = TRIPLET_EXTRACTION_PROMPT
     structured: bool | None = None
     retry: RetryPolicy = Field(default_factory=RetryPolicy, exclude=True, repr=False)
+    give_up_after: int | None = 8
 
     def __init__(
         self,
@@ -117,12 +123,14 @@ class LLMTripletExtractor(TripletExtractor, PromptMixin):
         prompt: BasePromptTemplate | None = None,
         structured: bool | None = None,
         retry: RetryPolicy | None = None,
+        give_up_after: int | None = 8,
     ) -> None:
         for name, value in (
             ("num_workers", num_workers),
             ("max_triplets_per_passage", max_triplets_per_passage),
+            ("give_up_after", give_up_after),
         ):
-            if value < 1:
+            if value is not None and value < 1:
                 raise GraphRAGValueError(f"{name}={value} must be at least 1")
         fields: dict[str, Any] = {
             "llm": llm,
@@ -131,6 +139,7 @@ class LLMTripletExtractor(TripletExtractor, PromptMixin):
             "prompt": prompt or TRIPLET_EXTRACTION_PROMPT,
             "structured": structured,
             "retry": retry or RetryPolicy(),
+            "give_up_after": give_up_after,
         }
         super().__init__(**fields)
 
@@ -152,7 +161,7 @@ class LLMTripletExtractor(TripletExtractor, PromptMixin):
         Nodes are drawn from the iterable as workers come free, a few for each worker ahead of
         the consumer. Closing the iterator early cancels what has not started.
         """
-        llm = self._llm()
+        llm, breaker = self._llm(), Breaker(self.give_up_after)
         waiting = iter(nodes)
         pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="triplets")
         running: set[Future[Extraction]] = set()
@@ -160,7 +169,7 @@ class LLMTripletExtractor(TripletExtractor, PromptMixin):
             while True:
                 for node in islice(waiting, _WINDOW * self.num_workers - len(running)):
                     context = contextvars.copy_context()  # keeps traces under the caller's span
-                    running.add(pool.submit(context.run, self._extract, llm, node))
+                    running.add(pool.submit(context.run, self._extract, llm, node, breaker))
                 if not running:
                     return
                 done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -171,12 +180,12 @@ class LLMTripletExtractor(TripletExtractor, PromptMixin):
 
     async def aextract(self, nodes: Iterable[BaseNode]) -> AsyncIterator[Extraction]:
         """Async twin of `extract`: tasks under a semaphore, cancelled if it is closed early."""
-        llm = self._llm()
+        llm, breaker = self._llm(), Breaker(self.give_up_after)
         semaphore = asyncio.Semaphore(self.num_workers)
 
         async def extract(node: BaseNode) -> Extraction:
             async with semaphore:
-                return await self._aextract(llm, node)
+                return await self._aextract(llm, node, breaker)
 
         waiting = iter(nodes)
         running: set[asyncio.Task[Extraction]] = set()
@@ -197,24 +206,28 @@ class LLMTripletExtractor(TripletExtractor, PromptMixin):
     def _llm(self) -> LLM:
         return self.llm or Settings.llm
 
-    def _extract(self, llm: LLM, node: BaseNode) -> Extraction:
+    def _extract(self, llm: LLM, node: BaseNode, breaker: Breaker) -> Extraction:
         asked = _Passage(self, llm, node)
-        if not asked.text.strip():
-            return Extraction(node)
+        if breaker.reason or not asked.text.strip():
+            return Extraction(node, failure=breaker.reason)
         try:
             found = self.retry.call(asked.attempt)
         except Exception as error:  # whatever an LLM's client raises costs this passage only
+            breaker.failed(error)
             return Extraction(node, failure=describe(error), usage=asked.usage)
+        breaker.answered()
         return asked.extraction(found)
 
-    async def _aextract(self, llm: LLM, node: BaseNode) -> Extraction:
+    async def _aextract(self, llm: LLM, node: BaseNode, breaker: Breaker) -> Extraction:
         asked = _Passage(self, llm, node)
-        if not asked.text.strip():
-            return Extraction(node)
+        if breaker.reason or not asked.text.strip():
+            return Extraction(node, failure=breaker.reason)
         try:
             found = await self.retry.acall(asked.aattempt)
         except Exception as error:  # as above
+            breaker.failed(error)
             return Extraction(node, failure=describe(error), usage=asked.usage)
+        breaker.answered()
         return asked.extraction(found)
 
     def _get_prompts(self) -> PromptDictType:

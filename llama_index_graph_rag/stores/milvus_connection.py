@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +29,9 @@ SCAN_PAGE = 4_096
 MAX_IDS = 1_000
 """Most ids in one filter; more are asked for in several calls."""
 _NO_LIMIT = 2**31 - 1
+
+# In one process there is nobody to keep a connection alive for, and Lite's server objects to it.
+_LITE_GRPC = {"grpc.keepalive_time_ms": _NO_LIMIT}
 
 # Milvus Lite runs one server a file in this process, which all connections to the file share.
 _lite_guard = threading.Lock()
@@ -66,9 +70,13 @@ class MilvusConnection:
         self.shared: dict[str, object] = {}
         if self.is_lite:
             _check_place(Path(self.uri))
+        options = {"grpc_options": _LITE_GRPC} if self.is_lite else {}
         with _lite_guard if self.is_lite else nullcontext():
             try:
-                self.client = MilvusClient(self.uri, token=token, db_name=db_name, timeout=timeout)
+                with _said_once() if self.is_lite else nullcontext():
+                    self.client = MilvusClient(
+                        self.uri, token=token, db_name=db_name, timeout=timeout, **options
+                    )
             except Exception as error:
                 remedy = (
                     "one process at a time can open a Milvus Lite file: close the other one, or "
@@ -270,6 +278,17 @@ class MilvusConnection:
                     from milvus_lite.server_manager import server_manager_instance
 
                     server_manager_instance.release_server(self.uri)
+
+
+@contextmanager
+def _said_once() -> Iterator[None]:
+    """Keep Milvus Lite from logging, with its traceback, the failure that is raised here."""
+    logger = logging.getLogger("milvus_lite.server_manager")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _hits(found: Sequence[Mapping[str, object]]) -> Hits:

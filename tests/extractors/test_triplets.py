@@ -3,6 +3,7 @@ import json
 import logging
 import pickle
 import threading
+from collections import Counter
 
 import pytest
 from llama_index.core import Settings
@@ -302,3 +303,36 @@ async def test_work_goes_on_while_the_consumer_is_busy():
     for _ in range(8):  # the first window runs without another pull
         assert started.acquire(timeout=5)
     iterator.close()
+
+
+@both
+async def test_an_llm_that_is_down_is_soon_left_alone(how):
+    llm = ScriptedLLM(lambda _: ConnectionError("gone"))
+    retry = RetryPolicy(attempts=2, sleep=PATIENT.sleep, async_sleep=no_wait)
+    extractor = LLMTripletExtractor(llm, num_workers=1, retry=retry, give_up_after=3)
+    found = await extract(extractor, passages(20), how)
+    assert len(llm.calls) == 6
+    assert Counter(item.failure for item in found) == {
+        "ConnectionError: gone": 3,
+        "not asked, since the LLM failed on 3 passages in a row: ConnectionError: gone": 17,
+    }
+    # The next run asks again.
+    assert len(await extract(extractor, passages(20), how)) == 20
+    assert len(llm.calls) == 12
+
+
+@both
+async def test_an_llm_that_answers_now_and_then_is_asked_on(how):
+    def fails_often(prompt):
+        place = number(prompt)
+        if place % 3 == 1:
+            return "no idea"
+        return by_number(prompt) if place % 3 == 2 else ConnectionError("gone")
+
+    llm = ScriptedLLM(fails_often)
+    extractor = LLMTripletExtractor(
+        llm, num_workers=1, retry=RetryPolicy(attempts=1), give_up_after=2
+    )
+    found = await extract(extractor, passages(12), how)
+    assert len(llm.calls) == 12
+    assert sum(item.failure is None for item in found) == 4
