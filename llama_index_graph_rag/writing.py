@@ -134,10 +134,11 @@ def prepare(
         hash = passage_hash(source, valid)
         copy = _text_node(source)
         copy.get_content(metadata_mode=MetadataMode.EMBED)
-    except (LookupError, RecursionError) as error:
+    except (LookupError, RecursionError, TypeError, ValueError) as error:
         raise GraphRAGValueError(
             f"node {node.node_id!r} cannot be written out ({error!r:.100}); check its "
-            "text_template and metadata_template, and how deeply its metadata is nested"
+            "text_template and metadata_template, and that its metadata is plain data, not nested "
+            "deeply"
         ) from error
     embedding = copy.embedding
     copy.embedding = None

@@ -143,6 +143,7 @@ def test_empty_triplets_are_left_out_and_named():
             "cannot be written out .*'body'.* text_template",
         ),
         ([node(deep=DEEP)], [[]], "cannot be written out .*deeply"),
+        ([node(mixed={1: "a", "1": "b"})], [[]], "cannot be written out .*plain data"),
     ],
 )
 def test_what_cannot_be_prepared_is_named(nodes, triplets, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import unicodedata
@@ -14,11 +15,14 @@ from llama_index_graph_rag.identity import clean_text
 from llama_index_graph_rag.triplets import Mention, Triplet
 
 _LONGEST = 1_000
+logger = logging.getLogger("llama_index_graph_rag")
+
 _TITLE = re.compile(r"\s*([^\n]{1,120}[^\s.!?:;,\u3002\uff01\uff1f\uff0c])[^\S\n]*\n+(?=[^\Wa-z_])")
 # With the marks of scripts whose vowels are marks.
 _WORD = re.compile(
     r"[\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]+"
 )
+_RARE_SPACE = re.compile(r"[^\S \n\r\t]")  # after an initial, sentencex slices inside them
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)  # faster, and the same in ASCII
 # Written without spaces: their words are taken as pairs of neighbouring characters.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
@@ -46,13 +50,13 @@ def sentences(text: str, *, language: str | None = None) -> list[tuple[int, int]
     >>> [text[start:end] for start, end in sentences(text)]
     ['Dr. Smith came.', 'He left.']
     """
-    text = clean_text(text)  # as long as before
+    text = _RARE_SPACE.sub(" ", clean_text(text))  # as long as before
     if language is None:
         language = guess_language(_tokens(text[:300]))
     title = _TITLE.match(text) if "\n" in text else None
     at = title.end() if title else 0
     spans = [title.span(1)] if title else []
-    for sentence in sentencex.segment(language, text[at:]):  # lossless: pieces add up
+    for sentence in _segments(language, text[at:]):  # lossless: pieces add up
         pieces = [sentence] if len(sentence) <= _LONGEST else sentence.splitlines(keepends=True)
         for piece in pieces:
             stripped = piece.strip()
@@ -61,6 +65,17 @@ def sentences(text: str, *, language: str | None = None) -> list[tuple[int, int]
                 spans.append((start, start + len(stripped)))
             at += len(piece)
     return spans
+
+
+def _segments(language: str, text: str) -> list[str]:
+    try:
+        return list(sentencex.segment(language, text))
+    except BaseException as error:
+        # A fault in its Rust code is not even an Exception; a sentence is not worth a run.
+        if type(error).__name__ != "PanicException":
+            raise
+        logger.warning("a passage of %d characters was not split: %s", len(text), error)
+        return [text]
 
 
 def locate(

@@ -58,15 +58,20 @@ def save(graph: GraphSnapshot, folder: str | Path, version: str) -> None:
     }
     arrays = _taken_apart(graph)
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    named = set()
-    for table in _tables(graph).values():
-        for chunk in table.chunks:
-            path = _chunk_path(target, chunk.name)
-            named.add(path)
+    every = [chunk for table in _tables(graph).values() for chunk in table.chunks]
+    named = {_chunk_path(target, chunk.name): chunk for chunk in every}
+    written: list[Path] = []
+    try:
+        for path, chunk in named.items():
             if not path.exists():
+                written.append(path)
                 _write(path, partial(np.save, arr=chunk.vectors))
-    _write(target / FILE_NAME, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
-    for path in set(target.glob(_CHUNKS)) - named | _abandoned(target):
+        _write(target / FILE_NAME, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+    except BaseException:  # on a full disk they would be in the way of everything else
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise
+    for path in (set(target.glob(_CHUNKS)) - named.keys()) | _abandoned(target):
         try:
             path.unlink(missing_ok=True)
         except OSError as error:  # Windows keeps what is mapped; the next time it will go
@@ -104,9 +109,9 @@ def _tables(graph: GraphSnapshot) -> dict[str, VectorTable]:
 def load(folder: str | Path, version: str | None) -> GraphSnapshot | None:
     """Read what `save` wrote; None if it is not there, not this version, or damaged."""
     path = Path(folder) / FILE_NAME
-    if not path.exists():
-        return None
     try:
+        if not path.exists():
+            return None
         with np.load(path, allow_pickle=False) as file:
             header = json.loads(file["header"].tobytes())
             if header["format"] != _FORMAT or version not in (None, header["version"]):
@@ -117,7 +122,7 @@ def load(folder: str | Path, version: str | None) -> GraphSnapshot | None:
         return _put_together(arrays, header["dangling"], vectors)
     except Exception as error:  # there is no end to what a damaged zip file can raise
         reason = f"{type(error).__name__}: {error}"[:200]
-        logger.warning("%s is damaged and was not used (%s)", path, reason)
+        logger.warning("%s cannot be read or is damaged, and was not used (%s)", path, reason)
         return None
 
 

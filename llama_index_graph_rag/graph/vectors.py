@@ -20,6 +20,8 @@ _BLOCK = 4_096
 """Vectors compared at once in double precision."""
 _MOST_SCORES = 2**24
 """Similarities kept at once: with more vectors, fewer questions are answered together."""
+_SHORT, _LONG = 1e-15, 1e15
+"""Between these lengths products are safe in single precision."""
 _ROUNDING = np.float32(1e-4)
 """More than what single precision is off in a cosine, in practice."""
 
@@ -38,12 +40,18 @@ class Chunk:
         return len(self.vectors)
 
     @cached_property
-    def lengths(self) -> NDArray[np.float32]:
+    def lengths(self) -> NDArray[np.float64]:
         """Length of each vector, 1 for zeros, shape (n,)."""
         squares = np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64)
-        lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
-        longest = float(np.finfo(np.float32).max)
-        return np.clip(lengths, None, longest).astype(np.float32)
+        return np.sqrt(np.where(squares > 0, squares, 1.0))
+
+    @cached_property
+    def scaled(self) -> tuple[Vectors, NDArray[np.float32]]:
+        """The vectors, or such of length one where single precision would overflow; lengths."""
+        if not len(self) or _SHORT < self.lengths.min() <= self.lengths.max() < _LONG:
+            return self.vectors, self.lengths.astype(np.float32)
+        units = (self.vectors / self.lengths[:, None]).astype(np.float32)
+        return units, np.ones(len(self), dtype=np.float32)
 
 
 class VectorTable:
@@ -170,10 +178,10 @@ class VectorTable:
         """Return the similarity of each place to each vector, shape (n_places, n_units)."""
         scores = np.empty((self.n_places, len(units)), dtype=np.float32)
         for chunk, start, end in self._spans():
-            np.matmul(chunk.vectors, units.T, out=scores[start:end])
-            scores[start:end] /= chunk.lengths[:, None]
-        # Of a vector whose length is beyond single precision.
-        return np.nan_to_num(scores, copy=False)
+            vectors, lengths = chunk.scaled
+            np.matmul(vectors, units.T, out=scores[start:end])
+            scores[start:end] /= lengths[:, None]
+        return scores
 
     def _cosines(self, rows: Rows, unit: NDArray[np.float64]) -> NDArray[np.float32]:
         parts = [np.empty(0)]

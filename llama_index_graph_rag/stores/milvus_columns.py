@@ -73,9 +73,10 @@ class Columns:
 
     def unit(self) -> Columns:
         """Return the rows with embeddings divided by their lengths; zeros stay zeros."""
-        lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
+        vectors = self.vectors.astype(np.float64)  # the squares of float32 may overflow
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         lengths[lengths == 0] = 1
-        return replace(self, vectors=self.vectors / lengths)
+        return replace(self, vectors=(vectors / lengths).astype(np.float32))
 
     def rows(self) -> list[Row]:
         """Return the rows as `MilvusClient.upsert` takes them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from llama_index.core.schema import TextNode
@@ -250,6 +250,23 @@ def entity_key(row: Mapping[str, object]) -> EntityKey:
     return EntityKey(str(row["id"]), str(row["text"]))
 
 
+def forgetting(columns: Columns, stored: Iterable[Row]) -> Columns:
+    """Return rows that are null where stored ones of the same ids have fields that they lack.
+
+    Milvus Lite keeps the dynamic fields of the row that is replaced where the new one does not name
+    them, and filters would see them.
+    """
+    places = {id: place for place, id in enumerate(columns.ids)}
+    dynamic = list(columns.dynamic or ())
+    for row in stored:
+        place = places[str(row["id"])]
+        held = {name for name, value in row.items() if value is not None}
+        entry = json.loads(dynamic[place])
+        if gone := held - entry.keys() - columns.texts.keys():
+            dynamic[place] = _pack(entry | dict.fromkeys(sorted(gone)))
+    return replace(columns, dynamic=dynamic)
+
+
 def _pack(entry: Row) -> str:
     try:
         return _STRICT.encode(entry)
@@ -267,7 +284,8 @@ def _fault(value: object) -> str | None:
         if "$meta" in value:
             return "the key '$meta'"
         value = [*value, *value.values()]
-    return next(filter(None, map(_fault, value)), None) if isinstance(value, list) else None
+    within = value if isinstance(value, (list, tuple)) else ()
+    return next(filter(None, map(_fault, within)), None)
 
 
 def _varchars(texts: list[str], what: str) -> list[str]:

@@ -67,7 +67,8 @@ class About:
 class Published:
     """A graph, and the writes that it shows."""
 
-    sequences: dict[str, int]
+    index: str
+    sequences: dict[str, str]
     snapshot: GraphSnapshot
 
 
@@ -85,7 +86,7 @@ class MilvusMeta:
         self._writer = f"{_WRITER_ROW}{'local' if connection.is_lite else uuid.uuid4().hex}"
         self._kept = self._index = ""
         self._published: Published | None = None
-        self.sequences: dict[str, int] = {}
+        self.sequences: dict[str, str] = {}
 
     def read_about(self) -> About | None:
         """Return what the index was made with, None if there is none.
@@ -117,15 +118,20 @@ class MilvusMeta:
         self._index = about.id
 
     def bump(self) -> None:
-        """Raise this writer's sequence number."""
-        self.sequences = {**self.sequences, self._writer: self.sequences.get(self._writer, 0) + 1}
-        self._put(self._writer, str(self.sequences[self._writer]))
+        """Raise this writer's sequence number.
 
-    def read_sequences(self) -> dict[str, int]:
+        A random tail tells it from the same number in a copy that went its own way.
+        """
+        number = int(self.sequences.get(self._writer, "0").partition("-")[0]) + 1
+        raised = f"{number}-{uuid.uuid4().hex[:12]}"
+        self.sequences = {**self.sequences, self._writer: raised}
+        self._put(self._writer, raised)
+
+    def read_sequences(self) -> dict[str, str]:
         """Return the sequence number of every writer."""
         where = f'id != "{_SCHEMA_ROW}"'
         pages = self._connection.scan(self._collection, ["id", "value"], where)
-        return {str(row["id"]): int(str(row["value"])) for page in pages for row in page}
+        return {str(row["id"]): str(row["value"]) for page in pages for row in page}
 
     def _put(self, id: str, value: str) -> None:
         place = np.eye(1, 2, dtype=np.float32)
@@ -135,13 +141,15 @@ class MilvusMeta:
 
     def publish(self, snapshot: GraphSnapshot) -> None:
         """Give the graph to the other stores of a Milvus Lite file."""
-        self._published = Published(self.sequences, snapshot)
+        self._published = Published(self._index, self.sequences, snapshot)
         self._connection.shared[self._collection] = self._published
 
     def news(self) -> Published | None:
         """Return what another store has published, None if nothing since the last time."""
         found = self._connection.shared.get(self._collection)
-        return found if isinstance(found, Published) and found is not self._published else None
+        if not isinstance(found, Published) or found is self._published:
+            return None
+        return found if found.index == (self._index or found.index) else None
 
     def take(self, news: Published) -> GraphSnapshot:
         """Return the graph of another store and go on from there."""
@@ -163,6 +171,10 @@ class MilvusMeta:
         self._kept = self._stamp if snapshot is not None else ""
         return snapshot
 
+    def forget(self) -> None:
+        """Have the matrices kept anew: those on disk are not to be believed."""
+        self._kept = ""
+
     def keep(self, snapshot: GraphSnapshot) -> None:
         """Keep the matrices on disk for the next start; a failure costs time, nothing else."""
         if self._kept == self._stamp:
@@ -170,18 +182,18 @@ class MilvusMeta:
         try:
             snapshot.save(self._cache_dir, version=self._stamp)
             self._kept = self._stamp
-        except OSError as error:
+        except (OSError, ValueError) as error:
             logger.warning("the graph's matrices could not be kept, opening is slower: %s", error)
 
 
 def cache_folder(connection: MilvusConnection, prefix: str, given: str | Path | None) -> Path:
     """Return where the matrices of an index are kept."""
-    if given is not None:
-        return Path(given) / prefix
-    if connection.is_lite:
+    if connection.is_lite and given is None:
         return Path(f"{connection.uri}.matrices") / prefix
-    import platformdirs
-
     place = f"{connection.uri}\n{connection.db_name}"
     name = hashlib.sha256(place.encode()).hexdigest()[:16]
+    if given is not None:
+        return Path(given) / name / prefix
+    import platformdirs
+
     return Path(platformdirs.user_cache_dir("llama_index_graph_rag")) / name / prefix

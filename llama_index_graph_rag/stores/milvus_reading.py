@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
@@ -130,13 +131,18 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
     def _hear(self) -> None:
         """Go on with the graph of another store of this file, if it wrote."""
         # A reader does not wait for who is writing just now.
-        if not self.exists or not self._meta.news() or not self._lock.acquire(blocking=False):
+        if self._meta.news() is None or not self._lock.acquire(blocking=False):
             return
         try:
-            if news := self._meta.news():
+            if not self.exists:
+                self._open()
+            elif news := self._meta.news():
                 self._take(news)
         finally:
             self._lock.release()
+
+    @abstractmethod
+    def _open(self) -> None: ...
 
     def _take(self, news: Published) -> None:
         self._snapshot = self._meta.take(news)
@@ -180,8 +186,8 @@ class MilvusReading(SnapshotReader, GraphIndexStore):
     def _ask(self, kind: Kind, vectors: Vectors, limit: int, where: str = "") -> tuple[Hits, ...]:
         metric = self._opened.metric
         if metric == "IP":  # of unit vectors it is the cosine
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = vectors / np.where(lengths > 0, lengths, np.float32(1))
+            lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+            vectors = (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
         return self.connection.search(
             getattr(self.collections, kind),
             vectors,

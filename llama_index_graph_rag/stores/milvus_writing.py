@@ -63,7 +63,10 @@ class MilvusWriting(MilvusReading):
             relations = relations.only(graph.relation_rows(relations.ids) < 0)
             if not (entities or relations or passages):
                 return
-            replaces = bool((graph.passage_rows(passages.ids) >= 0).any())
+            replaced = passages.only(graph.passage_rows(passages.ids) >= 0).ids
+            if replaced and self.connection.is_lite:
+                stored = self.connection.get(self.collections.passages, replaced, ["id", "$meta"])
+                passages = layout.forgetting(passages, stored)
             with self._writing():
                 for collection, columns in (
                     (self.collections.entities, entities),
@@ -83,7 +86,7 @@ class MilvusWriting(MilvusReading):
                         for row in batch.passages
                     ),
                 )
-                if replaces and self.connection.is_lite:
+                if replaced and self.connection.is_lite:
                     self._remove_orphans()
 
     def check(self, passage: PassageRow) -> None:
@@ -225,7 +228,9 @@ class MilvusWriting(MilvusReading):
                 for name in self.collections.with_vectors:
                     self.connection.flush(name)
                 self._unflushed = 0
-            if not self._torn and self._unkept >= least_kept:
+            # Believing what was kept must be safe: see `_mend`.
+            sealed = not (self.connection.is_lite and self._unflushed)
+            if sealed and not self._torn and self._unkept >= least_kept:
                 self._snapshot = self._snapshot.merged()
                 self._meta.keep(self._snapshot)
                 self._unkept = 0

@@ -97,3 +97,28 @@ def test_offsets_are_in_order_and_hold_all_that_is_not_white_space(text, languag
         assert text[start:end] == text[start:end].strip()
         at = end
     assert not text[at:].strip()
+
+
+@pytest.mark.parametrize("space", list("\x85\u2028\u2029\u00a0\u2003\u3000"))
+def test_a_rare_space_after_an_initial(space):
+    text = f"He met K{space}. Bernoulli. Then he left."
+    spans = sentences(text)
+    assert "".join(text[start:end] for start, end in spans).replace(" ", "") == text.replace(
+        " ", ""
+    )
+    assert locate(text, [Triplet("He", "met", "Bernoulli")])[0].start == 0
+
+
+def test_what_cannot_be_split_is_one_sentence(monkeypatch, caplog):
+    class PanicException(BaseException):
+        pass
+
+    def panic(*_):
+        raise PanicException("byte index 1 is not a char boundary")
+
+    monkeypatch.setattr("sentencex.segment", panic)
+    assert sentences("One. Two.") == [(0, 9)]
+    assert "was not split" in caplog.text
+    monkeypatch.setattr("sentencex.segment", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        sentences("One. Two.")

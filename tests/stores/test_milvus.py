@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -459,6 +460,7 @@ def test_kept_matrices_open_without_a_scan_and_damaged_ones_are_read_again(lite,
 
 
 def test_small_writes_to_a_large_index_do_not_keep_all_of_it_anew(lite, tmp_path, monkeypatch):
+    monkeypatch.setattr("llama_index_graph_rag.stores.milvus_writing.MAX_UNFLUSHED", 100)
     kept = []
     save = GraphSnapshot.save
     monkeypatch.setattr(
@@ -476,7 +478,7 @@ def test_small_writes_to_a_large_index_do_not_keep_all_of_it_anew(lite, tmp_path
     assert other.stats()["passages"] == 104
     other.close()
     kept.clear()
-    lite.upsert(batch(*(passage_row(f"r{n}") for n in range(6))))
+    lite.upsert(batch(*(passage_row(f"r{n}") for n in range(100))))
     lite.flush()
     lite.upsert(batch(passage_row("s")))
     lite.close()
@@ -519,9 +521,8 @@ def test_a_folder_that_cannot_be_written_costs_time_only(tmp_path, caplog):
     (tmp_path / "file").write_text("no folder")
     store = created(tmp_path / "index.db", cache_dir=tmp_path / "file")
     store.upsert(batch(passage_row("p1")))
-    store.flush()
-    assert "could not be kept" in caplog.text
     store.close()
+    assert "could not be kept" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["entities", "passages", "meta"])
@@ -774,3 +775,187 @@ def test_equal_passages_come_in_one_order_however_they_came(tmp_path):
         store.close()
     assert found[0] == found[1] == found[2]
     assert found[0].passages[0].ids == ("p0", "p1", "p10", "p11", "p12")
+
+
+# --- what Milvus Lite does otherwise, and what dies half way --------------------------------------
+
+
+@pytest.mark.parametrize("index_config", [None, IVF], ids=["copy", "Milvus"])
+def test_metadata_that_a_passage_has_no_more_is_not_filtered_by(tmp_path, index_config):
+    store = created(tmp_path / "index.db", index_config=index_config)
+    store.upsert(batch(passage_row("p", tag="secret", year=1), passage_row("o", tag="open")))
+    store.upsert(batch(passage_row("p", text="other", year=2)))
+    store.upsert(batch(passage_row("p", text="another", pages=3)))
+    for key, operator, value, expected in (
+        ("tag", "==", "secret", set()),
+        ("tag", "!=", "secret", {"p", "o"}),
+        ("tag", "in", ["secret", "open"], {"o"}),
+        ("year", ">", 0, set()),
+        ("pages", "==", 3, {"p"}),
+    ):
+        item = MetadataFilter(key=key, operator=operator, value=value)
+        filters = MetadataFilters(filters=[item])
+        assert store.permitted(filters) == expected, (key, operator)
+        found = store.search(passages=vectors("p"), filters=filters).passages[0]
+        assert set(found.ids) == expected
+    assert store.get_passages(["p"])[0].node.metadata == {"pages": 3}
+    plain = store.passage_vector_store()
+    assert {node.node_id for node in plain.get_nodes(filters=filters)} == {"p"}
+    store.close()
+
+
+DIES_IN_A_FLUSH = """
+import os, sys
+from llama_index_graph_rag.stores import milvus_writing
+from llama_index_graph_rag.stores.milvus import MilvusGraphStore
+from llama_index_graph_rag.testing.toy_rows import DIMENSION, batch, passage_row
+
+store = MilvusGraphStore(sys.argv[1])
+store.create(DIMENSION)
+rows = [passage_row(f"p{n}", (f"A{n}", "is", f"B{n}")) for n in range(10)]
+store.upsert(batch(*rows))
+store.delete_passages(["p3", "p4"])
+store.upsert(batch(*rows))
+real = os.remove
+
+def remove(path):
+    real(path)
+    if "wal_data" in os.path.basename(str(path)) and "passages" in str(path):
+        os._exit(9)
+
+os.remove = remove
+milvus_writing.MAX_UNFLUSHED = 1
+store.flush()
+"""
+
+
+def test_a_kill_within_a_flush_loses_no_passage(tmp_path):
+    uri = tmp_path / "index.db"
+    done = subprocess.run([sys.executable, "-c", DIES_IN_A_FLUSH, str(uri)])
+    assert done.returncode == 9
+    ids = [f"p{n}" for n in range(10)]
+    store = MilvusGraphStore(uri)
+    assert store.stats()["passages"] == 10
+    assert [passage.node.node_id for passage in store.get_passages(ids)] == ids
+    store.delete_passages(["p3"])
+    store.close()
+    store = MilvusGraphStore(uri)
+    assert store.stats()["passages"] == 9
+    assert [passage.node.node_id for passage in store.get_passages(["p3", "p4"])] == ["p4"]
+    store.close()
+
+
+def test_a_graph_is_kept_only_of_what_milvus_lite_has_sealed(lite):
+    lite.upsert(batch(passage_row("p1", EULER)))
+    lite.flush()
+    assert lite._meta.kept_snapshot() is None
+    lite.close()
+    assert lite._meta.kept_snapshot() is not None
+
+
+def test_a_copy_of_an_index_does_not_believe_its_twin(tmp_path):
+    cache = tmp_path / "cache"
+    store = created(tmp_path / "a.db", cache_dir=cache)
+    store.upsert(batch(passage_row("p")))
+    store.close()
+    shutil.copytree(tmp_path / "a.db", tmp_path / "b.db")
+    for name in "ab":
+        store = MilvusGraphStore(tmp_path / f"{name}.db", cache_dir=cache)
+        store.upsert(batch(passage_row(f"only in {name}")))
+        store.close()
+    store = MilvusGraphStore(tmp_path / "a.db", cache_dir=cache)
+    assert store.snapshot().passage_rows(["only in a"]).tolist() != [-1]
+    assert store.snapshot().passage_rows(["only in b"]).tolist() == [-1]
+    store.close()
+
+
+def test_a_restored_backup_is_read_though_as_many_writes_were_made(lite, tmp_path):
+    uri, matrices = tmp_path / "index.db", tmp_path / "index.db.matrices"
+    lite.upsert(batch(passage_row("p")))
+    lite.close()
+    shutil.copytree(uri, tmp_path / "backup")
+    store = MilvusGraphStore(uri)
+    store.upsert(batch(passage_row("q")))
+    store.close()
+    shutil.rmtree(uri)
+    shutil.copytree(tmp_path / "backup", uri)
+    hidden = tmp_path / "hidden"
+    matrices.rename(hidden)
+    matrices.write_text("in the way: nothing can be kept")
+    store = MilvusGraphStore(uri)
+    store.upsert(batch(passage_row("r")))
+    store.close()
+    matrices.unlink()
+    hidden.rename(matrices)
+    store = MilvusGraphStore(uri)
+    assert (store.snapshot().passage_rows(["p", "q", "r"]) >= 0).tolist() == [True, False, True]
+    store.close()
+
+
+def test_what_a_full_refresh_found_is_kept(lite, tmp_path):
+    lite.upsert(batch(passage_row("p"), passage_row("q")))
+    lite.close()
+    store = MilvusGraphStore(tmp_path / "index.db")
+    store.connection.delete(store.collections.passages, ["q"])
+    store.refresh(full=True)
+    store.close()
+    store = MilvusGraphStore(tmp_path / "index.db")
+    assert store.stats()["passages"] == 1
+    store.close()
+
+
+def test_a_store_opened_before_the_index_hears_of_it(tmp_path):
+    early = MilvusGraphStore(tmp_path / "index.db")
+    store = created(tmp_path / "index.db")
+    store.upsert(batch(passage_row("p", EULER)))
+    assert early.stats() == store.stats()
+    assert early.search(passages=vectors("p")).passages[0].ids == ("p",)
+    store.upsert(batch(passage_row("q", EULER)))
+    assert early.snapshot().n_passages == 2
+    early.close()
+    store.close()
+
+
+def test_a_full_disk_is_not_filled_further(lite, tmp_path, monkeypatch):
+    lite.upsert(batch(passage_row("p", EULER)))
+
+    def full(*_, **__):
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        lite.close()
+    assert not [file for file in (tmp_path / "index.db.matrices").rglob("*") if file.is_file()]
+    store = MilvusGraphStore(tmp_path / "index.db")
+    assert store.stats()["passages"] == 1
+    store.close()
+
+
+def test_a_cache_that_may_not_be_looked_at_costs_time_only(lite, tmp_path, caplog):
+    lite.upsert(batch(passage_row("p")))
+    lite.close()
+    for odd in ("x" * 5_000, "a\0b"):
+        store = MilvusGraphStore(tmp_path / "index.db", cache_dir=odd)
+        assert store.stats()["passages"] == 1
+        store.close()
+    assert "could not be kept" in caplog.text
+
+
+def test_what_json_cannot_hold_is_found_within_tuples(lite):
+    for value in (2**70, ({"$meta": 1},), [({"a": -(2**64)},)]):
+        with pytest.raises(GraphRAGValueError, match="its metadata holds"):
+            lite.check(passage_row("p", odd=(value,)))
+
+
+def test_lengths_do_not_matter_to_inner_products(tmp_path):
+    store = created(tmp_path / "index.db", metric="IP")
+    rows = [passage_row(f"p{n}") for n in range(3)]
+    rows[0] = replace(rows[0], embedding=[1e20] * DIMENSION)
+    rows[1] = replace(rows[1], embedding=[-1e-30] * DIMENSION)
+    store.upsert(batch(*rows))
+    asked = np.full((1, DIMENSION), 1e20, dtype=np.float32)
+    found = store.search(passages=asked).passages[0]
+    assert found.ids == ("p0", "p2", "p1")
+    assert found.similarities[0] == pytest.approx(1)
+    assert found.similarities[2] == pytest.approx(-1)
+    store.close()
