@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import tee
 from typing import TYPE_CHECKING, Any
@@ -13,11 +15,16 @@ from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index_graph_rag.errors import GraphRAGValueError, MissingExtraError
 from llama_index_graph_rag.extractors.base import Extraction, TripletExtractor
 from llama_index_graph_rag.extractors.node_triplets import valid_triplets
+from llama_index_graph_rag.extractors.stop_words import guess_language
 
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Token
 
+logger = logging.getLogger("llama_index_graph_rag")
+
+_LOOKED_AT = 100
+"""Words of a passage by which its language is guessed."""
 _SUBJECTS = ("nsubj", "nsubjpass")
 _OBJECTS = ("dobj", "attr", "oprd", "dative")
 _INSIDE = ("compound", "amod", "nummod", "poss", "nmod", "quantmod", "npadvmod", "case", "advmod")
@@ -97,12 +104,24 @@ class DependencyTripletExtractor(TripletExtractor):
             node.get_content(metadata_mode=MetadataMode.NONE)[: pipeline.max_length]
             for node in theirs
         )
+        others: Counter[str] = Counter()
         with _PARSING:  # a pipeline's vocabulary grows as it reads
             parsed = pipeline.pipe(texts, batch_size=self.batch_size)
             for node, document in zip(ours, parsed):
+                language = guess_language(token.lower_ for token in document[:_LOOKED_AT])
+                others[language] += language != pipeline.lang
                 found = [item for sentence in document.sents for item in _clauses(sentence)]
                 valid, invalid = valid_triplets(found, limit=self.max_triplets_per_passage)
                 yield Extraction(node, tuple(valid), tuple(invalid))
+        if foreign := sorted(language for language, count in others.items() if count):
+            logger.warning(
+                "%d passages look like %s, and %r reads %r: their triplets are doubtful; take an "
+                "LLM, or a pipeline of their language",
+                others.total(),
+                ", ".join(foreign),
+                self.model,
+                pipeline.lang,
+            )
 
     def _load(self) -> Language:
         if self._pipeline is None:

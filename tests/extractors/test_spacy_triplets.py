@@ -73,3 +73,11 @@ def test_errors(monkeypatch):
 def test_a_missing_model_is_named(extractor):
     with pytest.raises(GraphRAGValueError, match="no_such_model"):
         list(DependencyTripletExtractor(model="no_such_model").extract([]))
+
+
+def test_passages_of_another_language_are_doubtful(extractor, caplog):
+    texts = ["Euler was born in Basel, and he died in Russia.", "贝努利是欧拉的老师。"]
+    list(extractor.extract([TextNode(text=text) for text in texts[:1]]))
+    assert not caplog.records
+    list(extractor.extract([TextNode(text=text) for text in texts]))
+    assert "1 passages look like zh" in caplog.text
