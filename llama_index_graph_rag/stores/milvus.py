@@ -248,7 +248,8 @@ class MilvusGraphStore(MilvusWriting):
             if self.connection.closed:
                 return
             try:
-                self._flush(1 if self.connection.is_lite else BULK_ROWS, least_kept=0)
+                # On Lite always: another store of the file may have rows that are not sealed.
+                self._flush(0 if self.connection.is_lite else BULK_ROWS, least_kept=0)
             finally:
                 self.connection.close()
 
@@ -327,10 +328,7 @@ class MilvusGraphStore(MilvusWriting):
             passages = self._with_vectors("passages", passages)
             relations = self._with_vectors("relations", relations)
             entities = self._with_vectors("entities", entities)
-        snapshot = self._start.with_changes(
-            entities=entities, relations=relations, passages=passages
-        )
-        return snapshot
+        return self._start.with_changes(entities=entities, relations=relations, passages=passages)
 
     def _with_vectors(self, kind: Kind, keys: Sequence[K]) -> list[K]:
         """Return the keys with their vectors, a page at a time: pymilvus unpacks into lists."""
