@@ -88,7 +88,7 @@ def _by_reason(failures: Sequence[ExtractionFailure]) -> Iterator[str]:
     for failure in failures:
         of_reason.setdefault(failure.reason, []).append(failure.ref_doc_id or failure.node_id)
     for reason, places in of_reason.items():
-        files = list(dict.fromkeys(places))
+        files = sorted(set(places))
         more = f" and {len(files) - _NAMED} more files" if len(files) > _NAMED else ""
         yield f"{len(places)} passages of {', '.join(files[:_NAMED])}{more}: {reason}"
 
