@@ -92,12 +92,17 @@ def as_triplet(value: object) -> Triplet:
     GraphRAGValueError
         If a part is longer than MAX_PART_BYTES.
     """
-    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence) or len(value) != 3:
+    given: Sequence[object] = ()
+    if isinstance(value, (tuple, list)) or (
+        isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    ):  # mostly, and quickly found out
+        given = value
+    if len(given) != 3:
         raise GraphRAGTypeError(
             f"a triplet is three strings (subject, predicate, object), got {_short(value)}"
         )
     parts = []
-    for part in value:
+    for part in given:
         if not isinstance(part, str):
             raise GraphRAGTypeError(
                 f"each part of a triplet is a string, got {type(part).__name__} "

@@ -7,6 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 
 import sentencex
 
@@ -129,7 +130,7 @@ def locate(
         scores = [0.0] * len(spans)
         for part, share in zip(triplet, (_SUBJECT, _PREDICATE, _OBJECT)):
             if part not in weighed:
-                held: list[Sequence[int]] = [holders.get(word, ()) for word in _words(part)]
+                held: list[Sequence[int]] = [holders.get(word, ()) for word in _words_of_part(part)]
                 total = sum(idf[len(places)] for places in held) or 1.0
                 weighed[part] = [(places, idf[len(places)] / total) for places in held if places]
             for places, weight in weighed[part]:
@@ -139,6 +140,11 @@ def locate(
         stated = best >= min_coverage - 1e-9
         mentions.append(Mention(triplet, *spans[scores.index(best)] if stated else (None, None)))
     return mentions
+
+
+@lru_cache(maxsize=2**13)
+def _words_of_part(part: str) -> frozenset[str]:
+    return frozenset(_words(part))
 
 
 def _words(text: str) -> set[str]:

@@ -72,9 +72,18 @@ def guess_language(words: Iterable[str]) -> str:
         if script.search(text):
             return language
     languages = _languages()
-    hits = Counter(chain.from_iterable(languages[word] for word in languages.keys() & seen))
+    known = languages.keys() & seen
+    if len(known & stop_words("en")) >= len(known & _foreign()):  # no language has more of them
+        return "en"
+    hits = Counter(chain.from_iterable(languages[word] for word in known))
     best = max(hits.values(), default=0)
     return "en" if hits["en"] == best else min(name for name, hit in hits.items() if hit == best)
+
+
+@lru_cache(maxsize=1)
+def _foreign() -> frozenset[str]:
+    """Return the words that are stop words of any language but English."""
+    return frozenset(word for word, languages in _languages().items() if languages != ["en"])
 
 
 @lru_cache(maxsize=1)

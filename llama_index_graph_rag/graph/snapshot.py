@@ -344,9 +344,9 @@ class GraphSnapshot:
     def _is_worth_merging(self) -> bool:
         tails = len(self.entities.tail) + len(self.relations.tail) + len(self.passages.keys.tail)
         rows = self.n_entities + self.n_relations + self.n_passages
-        return tails > max(MERGE_LEAST, MERGE_FRACTION * rows) or self.incidence.n_delta > max(
-            MERGE_LEAST, 2 * MERGE_FRACTION * self.incidence.n_base
-        )
+        # Each new relation of a hub counts all of the hub's.
+        delta = max(MERGE_LEAST, 5 * MERGE_FRACTION * self.incidence.n_base)
+        return tails > max(MERGE_LEAST, MERGE_FRACTION * rows) or self.incidence.n_delta > delta
 
     def merged(self) -> GraphSnapshot:
         """Return the same graph in one piece, rows in the order of ids, without dead rows."""
