@@ -119,27 +119,45 @@ def locate(
     'He was born in Basel.'
     """
     spans = sentences(text, language=language) if triplets else []
-    holders: dict[str, list[int]] = {}
+    holders: dict[str, int] = {}  # for each word the sentences that hold it, as bits
     for index, (start, end) in enumerate(spans):
         for word in _words(text[start:end]):
-            holders.setdefault(word, []).append(index)
-    idf = [math.log1p(len(spans) / (count or 0.5)) for count in range(len(spans) + 1)]
-    weighed: dict[str, list[tuple[Sequence[int], float]]] = {}
+            holders[word] = holders.get(word, 0) | 1 << index
+    whole: dict[str, int] = {}  # for each part of a triplet the sentences that hold all of it
+    weighed: dict[str, list[tuple[int, float]]] = {}
     mentions = []
     for triplet in triplets:
+        stating = -1
+        for part in triplet:
+            if part not in whole:
+                words = _words_of_part(part)
+                whole[part] = -1 if words else 0
+                for word in words:
+                    whole[part] &= holders.get(word, 0)
+            stating &= whole[part]
+        if stating:  # mostly: no other sentence can hold more
+            mentions.append(Mention(triplet, *spans[(stating & -stating).bit_length() - 1]))
+            continue
         scores = [0.0] * len(spans)
         for part, share in zip(triplet, (_SUBJECT, _PREDICATE, _OBJECT)):
             if part not in weighed:
-                held: list[Sequence[int]] = [holders.get(word, ()) for word in _words_of_part(part)]
-                total = sum(idf[len(places)] for places in held) or 1.0
-                weighed[part] = [(places, idf[len(places)] / total) for places in held if places]
-            for places, weight in weighed[part]:
-                for index in places:
-                    scores[index] += share * weight
+                weighed[part] = _weights(part, holders, len(spans))
+            for held, weight in weighed[part]:
+                for index in range(held.bit_length()):
+                    if held >> index & 1:
+                        scores[index] += share * weight
         best = max(scores, default=-1.0)
         stated = best >= min_coverage - 1e-9
         mentions.append(Mention(triplet, *spans[scores.index(best)] if stated else (None, None)))
     return mentions
+
+
+def _weights(part: str, holders: dict[str, int], n_sentences: int) -> list[tuple[int, float]]:
+    """Return the sentences that hold each word of a part, and the word's share of the part."""
+    held = [holders.get(word, 0) for word in _words_of_part(part)]
+    idf = [math.log1p(n_sentences / (places.bit_count() or 0.5)) for places in held]
+    total = sum(idf) or 1.0
+    return [(places, weight / total) for places, weight in zip(held, idf) if places]
 
 
 @lru_cache(maxsize=2**13)

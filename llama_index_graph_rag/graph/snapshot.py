@@ -30,7 +30,7 @@ __all__ = ["EntityKey", "GraphSnapshot", "PassageKey", "RelationKey"]
 
 logger = logging.getLogger("llama_index_graph_rag")
 
-MERGE_FRACTION = 0.05
+MERGE_FRACTION = 0.1
 MERGE_LEAST = 4_096
 
 
@@ -345,7 +345,7 @@ class GraphSnapshot:
         tails = len(self.entities.tail) + len(self.relations.tail) + len(self.passages.keys.tail)
         rows = self.n_entities + self.n_relations + self.n_passages
         # Each new relation of a hub counts all of the hub's.
-        delta = max(MERGE_LEAST, 5 * MERGE_FRACTION * self.incidence.n_base)
+        delta = max(MERGE_LEAST, 2.5 * MERGE_FRACTION * self.incidence.n_base)
         return tails > max(MERGE_LEAST, MERGE_FRACTION * rows) or self.incidence.n_delta > delta
 
     def merged(self) -> GraphSnapshot:
