@@ -93,9 +93,10 @@ def as_triplet(value: object) -> Triplet:
         If a part is longer than MAX_PART_BYTES.
     """
     given: Sequence[object] = ()
+    # A tuple or a list mostly, which is found out fast.
     if isinstance(value, (tuple, list)) or (
         isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-    ):  # mostly, and quickly found out
+    ):
         given = value
     if len(given) != 3:
         raise GraphRAGTypeError(

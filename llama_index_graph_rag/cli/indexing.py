@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -200,6 +201,8 @@ def _extractor(arguments: argparse.Namespace) -> TransformComponent:
     if arguments.extractor == "spacy":
         from llama_index_graph_rag.extractors.spacy_triplets import DependencyTripletExtractor
 
+        # The shell tells the rest in words of its own.
+        logging.getLogger("llama_index_graph_rag.spacy").setLevel(logging.WARNING)
         return DependencyTripletExtractor()
     from llama_index_graph_rag.extractors.triplets import LLMTripletExtractor
     from llama_index_graph_rag.models import llm_named

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Token
 
-logger = logging.getLogger("llama_index_graph_rag")
+logger = logging.getLogger("llama_index_graph_rag.spacy")
 
 _LOOKED_AT = 100
 """Words of a passage by which its language is guessed."""

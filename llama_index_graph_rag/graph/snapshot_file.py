@@ -71,17 +71,12 @@ def save(graph: GraphSnapshot, folder: str | Path, version: str) -> None:
         for path in written:
             path.unlink(missing_ok=True)
         raise
-    for path in (set(target.glob(_CHUNKS)) - named.keys()) | _abandoned(target):
+    for path in (set(target.glob(_CHUNKS)) - named.keys()) | set(target.glob("*.part")):
         try:
-            path.unlink(missing_ok=True)
+            if path.suffix == ".npy" or time.time() - path.stat().st_mtime > _ABANDONED:
+                path.unlink(missing_ok=True)
         except OSError as error:  # Windows keeps what is mapped; the next time it will go
             logger.debug("%s is not needed any more and stays: %s", path, error)
-
-
-def _abandoned(folder: Path) -> set[Path]:
-    """Return what processes that died were writing; a younger file may yet be renamed."""
-    young = time.time() - _ABANDONED
-    return {path for path in folder.glob("*.part") if path.stat().st_mtime < young}
 
 
 def _write(path: Path, write: Callable[[IO[bytes]], None]) -> None:

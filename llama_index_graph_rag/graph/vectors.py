@@ -15,6 +15,7 @@ from llama_index_graph_rag.errors import GraphRAGValueError
 from llama_index_graph_rag.graph.adjacency import Mask, Rows, row_array
 
 Vectors = NDArray[np.float32]
+"""One row a vector, shape (n, dimension)."""
 
 _BLOCK = 4_096
 """Vectors compared at once in double precision."""

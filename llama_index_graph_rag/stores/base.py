@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from llama_index_graph_rag.errors import StoreError
 from llama_index_graph_rag.graph.snapshot import EntityKey, PassageKey, RelationKey
+from llama_index_graph_rag.graph.vectors import Vectors
 from llama_index_graph_rag.stores.records import (
     Batch,
     Edge,
@@ -31,7 +32,6 @@ from llama_index_graph_rag.stores.records import (
     RelationRow,
     SearchResult,
     StoredPassage,
-    Vectors,
 )
 
 if TYPE_CHECKING:

@@ -6,16 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from llama_index_graph_rag.triplets import Mention
 
 if TYPE_CHECKING:
     from llama_index.core.schema import TextNode
-
-Vectors = NDArray[np.float32]
-"""One row a vector, shape (n, dimension)."""
 
 Properties = Mapping[str, object]
 """Properties of a vertex or an edge as its store gives them."""
